@@ -1,0 +1,188 @@
+#pragma once
+// Who predicts: a callable that says (mean, sigma index) of one scalar, evaluated in the coding
+// loop; and ready-made views over arrays. Encoder and decoder must get the same bits from it, so it
+// should read memory or compute with integers; float arithmetic that two compilers may round
+// differently ends in content_mismatch.
+// Views nest as mean x sigma x affine map:  predict(bf16_means{...}, channel_sigmas{...}, affine).
+
+#include <type_traits>
+
+#include "../core/scalar.hpp"
+#include "../core/sigma.hpp"
+
+namespace normans {
+inline namespace v0 {
+
+/// mean in units of the coded scalar's values; any float is allowed.
+struct prediction {
+    float mean;
+    uint8_t sigma_index;  // see core/sigma.hpp; 255: sigma 0
+};
+
+/// A scalar of a box (heads, tokens, dim): index = (head * tokens + token) * dim + channel.
+struct scalar_position {
+    uint32_t index;
+    uint32_t head;
+    uint32_t token;
+    uint32_t channel;
+};
+
+/// True for what encode() and decode() take: callable with a scalar_position or an index.
+template <class Predictor>
+constexpr bool is_predictor_v =
+    std::is_invocable_r_v<prediction, const Predictor&, const scalar_position&> ||
+    std::is_invocable_r_v<prediction, const Predictor&, uint32_t>;
+
+/// Means in scalar order.
+struct scalar_means {
+    const float* data;
+    float operator()(const scalar_position& at) const { return data[at.index]; }
+};
+
+/// Means in memory. Strides in elements, between heads and between tokens; channels are adjacent.
+struct fp32_means {
+    const float* data;
+    ptrdiff_t head_stride;
+    ptrdiff_t token_stride;
+
+    float operator()(const scalar_position& at) const
+    {
+        return data[ptrdiff_t(at.head) * head_stride + ptrdiff_t(at.token) * token_stride +
+                    ptrdiff_t(at.channel)];
+    }
+};
+
+struct bf16_means {
+    const uint16_t* data;
+    ptrdiff_t head_stride;
+    ptrdiff_t token_stride;
+
+    float operator()(const scalar_position& at) const
+    {
+        return bits_to_float(uint32_t(data[ptrdiff_t(at.head) * head_stride +
+                                           ptrdiff_t(at.token) * token_stride +
+                                           ptrdiff_t(at.channel)])
+                             << 16);
+    }
+};
+
+/// Codes of any fp8 type.
+struct fp8_means {
+    const uint8_t* data;
+    ptrdiff_t head_stride;
+    ptrdiff_t token_stride;
+    scalar_type type;
+
+    float operator()(const scalar_position& at) const
+    {
+        const scalar_format format = format_of(type);
+        const uint32_t code = data[ptrdiff_t(at.head) * head_stride +
+                                   ptrdiff_t(at.token) * token_stride + ptrdiff_t(at.channel)];
+        if (!is_special(format, code)) return bits_to_float(value_bits(format, code));
+        const bool infinite = (code & 0x7f) == format.largest_finite + 1 && format.has_infinity;
+        return bits_to_float((infinite ? infinity_bits : quiet_nan_bits) | (code & 0x80) << 24);
+    }
+};
+
+/// One sigma index for all.
+struct one_sigma {
+    uint8_t index;
+    uint8_t operator()(const scalar_position&) const { return index; }
+};
+
+/// index[head * dim + channel].
+struct channel_sigmas {
+    const uint8_t* index;
+    uint32_t dim;
+    uint8_t operator()(const scalar_position& at) const
+    {
+        return index[size_t(at.head) * dim + at.channel];
+    }
+};
+
+/// index[scalar].
+struct scalar_sigmas {
+    const uint8_t* index;
+    uint8_t operator()(const scalar_position& at) const { return index[at.index]; }
+};
+
+/// Standard deviations per scalar, as floats; `offset` is the spec's sigma_offset.
+struct deviations {
+    const float* data;
+    int offset;
+    uint8_t operator()(const scalar_position& at) const
+    {
+        return sigma_index(deviation{data[at.index]}, offset);
+    }
+};
+
+/// Variances per scalar, as floats.
+struct variances {
+    const float* data;
+    int offset;
+    uint8_t operator()(const scalar_position& at) const
+    {
+        return sigma_index(variance{data[at.index]}, offset);
+    }
+};
+
+/// mu' = fma(mu, a, b) per channel, rounded once: a[head * dim + channel]. The scale of an fp8 cache
+/// is folded in (a / scale, b / scale). a and b are zero or normal; identity: a = 1, b = -0.0.
+struct channel_affine {
+    const float* a;
+    const float* b;
+    uint32_t dim;
+
+    float operator()(const scalar_position& at, float mean) const
+    {
+        const size_t channel = size_t(at.head) * dim + at.channel;
+        return bits_to_float(map_mean(float_to_bits(mean), float_to_bits(a[channel]),
+                                      float_to_bits(b[channel])));
+    }
+};
+
+struct no_affine {
+    float operator()(const scalar_position&, float mean) const { return mean; }
+};
+
+template <class Means, class Sigmas, class Affine = no_affine>
+struct view_predictor {
+    Means means;
+    Sigmas sigmas;
+    Affine affine;
+
+    prediction operator()(const scalar_position& at) const
+    {
+        return {affine(at, means(at)), sigmas(at)};
+    }
+};
+
+template <class Means, class Sigmas>
+view_predictor<Means, Sigmas> predict(Means means, Sigmas sigmas)
+{
+    return {means, sigmas, {}};
+}
+
+template <class Means, class Sigmas, class Affine>
+view_predictor<Means, Sigmas, Affine> predict(Means means, Sigmas sigmas, Affine affine)
+{
+    return {means, sigmas, affine};
+}
+
+namespace detail {
+
+template <class Predictor>
+prediction predict_at(const Predictor& predictor, const scalar_position& at)
+{
+    static_assert(is_predictor_v<Predictor>,
+                  "a predictor is callable as (scalar_position) or (uint32_t index) -> prediction");
+    if constexpr (std::is_invocable_r_v<prediction, const Predictor&, const scalar_position&>)
+        return predictor(at);
+    else
+        return predictor(at.index);
+}
+
+}  // namespace detail
+
+}  // namespace v0
+}  // namespace normans
