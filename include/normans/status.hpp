@@ -18,7 +18,7 @@ enum class status : uint8_t {
     wrong_lanes,          // the block has another lane count than asked for
     wrong_model,          // another shape, precision or sigma offset than the caller's
     wrong_fingerprint,    // written under another predictor or profile
-    wrong_prediction,     // the parameter hash says: mu, sigma or row step differ from the encoder's
+    wrong_prediction,     // the parameter hash: mu, sigma or row step differ from the encoder's
     corrupt_stream,       // slots nobody owns, end states, cursor or padding are off
     content_mismatch,     // decoded, but the content check differs: damage or a drifted predictor
 };

@@ -125,9 +125,9 @@ NORMANS_HD inline uint32_t fma_exact(uint32_t a, uint32_t b, uint32_t c)
     }
     if (y.significand != 0) {
         const int distance = x.exponent - y.exponent;  // what is shifted out stays as a sticky bit
-        y.significand = distance > 61 ? 1
-                                      : y.significand >> distance |
-                                            ((y.significand & ((uint64_t(1) << distance) - 1)) != 0);
+        const uint64_t lost = distance > 61 ? ~uint64_t(0) : (uint64_t(1) << distance) - 1;
+        const uint64_t sticky = (y.significand & lost) != 0 ? 1 : 0;
+        y.significand = distance > 61 ? sticky : y.significand >> distance | sticky;
         x.significand += x.negative == y.negative ? y.significand : ~y.significand + 1;
     }
     if (x.significand == 0) return 0;

@@ -18,7 +18,7 @@ struct rans_format {
     static constexpr uint32_t lower_bound = uint32_t(1) << 15;
 
     static_assert(total <= lower_bound, "renormalisation is one word, never a loop");
-    static_assert(lower_bound <= uint32_t(1) << word_bits, "one word always restores the invariant");
+    static_assert(lower_bound <= uint32_t(1) << word_bits, "one word restores the invariant");
 };
 
 // The sign-flip slots of a scalar that is taken to equal its mean (see normal.hpp, far).

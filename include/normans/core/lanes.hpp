@@ -54,7 +54,7 @@ struct array_lanes {
     {
         return collect(active, [&](uint32_t i) {
             if (slots[i] < model.shape.escape_slots) return model.escape();
-            if (m[i].far) return model.locate_far(m[i], slots[i]);
+            if (m[i].is_far) return model.locate_far(m[i], slots[i]);
             return model.locate(m[i], slots[i], guess(model, m[i], slots[i]));
         });
     }
@@ -66,15 +66,14 @@ struct array_lanes {
         return collect(active, [&](uint32_t i) { return model.find(m[i], codes[i]); });
     }
 
-    NORMANS_HD static intervals locate(const marginal_table& table, const values& slots, mask active)
+    NORMANS_HD static intervals locate(const marginal_table& table, const values& slots, mask on)
     {
-        return collect(active,
-                       [&](uint32_t i) { return interval_of(table, symbol_at(table, slots[i])); });
+        return find(table, each([&](uint32_t i) { return symbol_at(table, slots[i]); }), on);
     }
 
-    NORMANS_HD static intervals find(const marginal_table& table, const values& symbols, mask active)
+    NORMANS_HD static intervals find(const marginal_table& table, const values& symbols, mask on)
     {
-        return collect(active, [&](uint32_t i) { return interval_of(table, symbols[i]); });
+        return collect(on, [&](uint32_t i) { return interval_of(table, symbols[i]); });
     }
 
     NORMANS_HD static void advance(state& x, const values& freq, const values& offset)
@@ -86,8 +85,8 @@ struct array_lanes {
     NORMANS_HD static void divide(state& x, const values& freq, const values& start)
     {
         for (uint32_t i = 0; i < Width; ++i) {
-            const uint32_t quotient = x[i] / freq[i];
-            x[i] = (quotient << rans_format::precision_bits) + (x[i] - quotient * freq[i]) + start[i];
+            const uint32_t quotient = x[i] / freq[i], rest = x[i] - quotient * freq[i];
+            x[i] = (quotient << rans_format::precision_bits) + rest + start[i];
         }
     }
 

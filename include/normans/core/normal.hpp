@@ -38,7 +38,10 @@ struct interval {
 };
 
 // The interval of a lane without a scalar: coding it changes nothing.
-NORMANS_HD constexpr interval idle_interval() { return {0, rans_format::total, 0, 0, false, false}; }
+NORMANS_HD constexpr interval idle_interval()
+{
+    return {0, rans_format::total, 0, 0, false, false};
+}
 
 /// The interval of an escaped byte under the marginal.
 NORMANS_HD inline interval interval_of(const marginal_table& table, uint32_t symbol)
@@ -54,7 +57,7 @@ struct scalar_model {
     uint32_t bias;       // -(mu' slope), fp32 bits
     uint32_t group_bits; // g
     int32_t last_group;  // the highest group with slots; the lowest is -1 - last_group
-    bool far;
+    bool is_far;
 };
 
 /// The rules for one scalar type, shape and sigma offset.
@@ -82,15 +85,14 @@ struct normal_model {
         if (row_step != 0) m.slope = multiply(m.slope, row_slope(row_step));
         const int sigma_field = int((one_bits + shape.unit_slope - m.slope) >> 23);
         const int mean_field = int(exponent_field(mean));
-        m.far = mean_field >= sigma_field + 16;
-        if (m.far) return m;
+        if (mean_field >= sigma_field + 16) return m;
+        m.is_far = false;
         m.bias = multiply(mean, m.slope) ^ sign_bit;
         constexpr int p = int(format.mantissa_bits), subnormal_field = 128 - format.bias;
         if (p > 3) {
-            int field = mean_field > sigma_field ? mean_field : sigma_field;
-            if (field < subnormal_field) field = subnormal_field;
-            const int g = sigma_field - field + p - 3;
-            m.group_bits = g > 0 ? uint32_t(g) : 0;
+            int g = sigma_field < mean_field ? sigma_field - mean_field : 0;
+            if (g > sigma_field - subnormal_field) g = sigma_field - subnormal_field;
+            m.group_bits = g + p > 3 ? uint32_t(g + p - 3) : 0;
         }
         // Codes whose edges could leave the range of floats have no slots anyway: 2^17 sigma.
         constexpr int binades = 1 << (int(format.code_bits) - 1 - p);
@@ -117,7 +119,7 @@ struct normal_model {
     /// The interval of a code.
     NORMANS_HD interval find(const scalar_model& m, uint32_t code) const
     {
-        if (m.far) {
+        if (m.is_far) {
             const uint32_t expected = nearest_code(format, m.mean);
             if (code == expected) return far_interval(expected, false);
             if (code == (expected ^ format.code_sign())) return far_interval(expected, true);
@@ -138,15 +140,17 @@ struct normal_model {
         int low = guess, high = guess;
         uint32_t start = cdf(m, guess), end = start;
         const int lowest = -1 - m.last_group, highest = m.last_group + 1;
+        interval no_interval = idle_interval();
+        no_interval.corrupt = true;
         for (int step = 1; start > slot; step *= 2) {  // gallop to a pair of boundaries around it
             high = low, end = start;
-            if (low == lowest) return corrupt_interval();
+            if (low == lowest) return no_interval;
             low = low - step < lowest ? lowest : low - step;
             start = cdf(m, low);
         }
         for (int step = 1; end <= slot; step *= 2) {
             low = high, start = end;
-            if (high == highest) return corrupt_interval();
+            if (high == highest) return no_interval;
             high = high + step > highest ? highest : high + step;
             end = cdf(m, high);
         }
@@ -159,14 +163,13 @@ struct normal_model {
         return {start, end - start, code_of(m, low), m.group_bits, false, false};
     }
 
+    /// The same of a far scalar.
     NORMANS_HD interval locate_far(const scalar_model& m, uint32_t slot) const
     {
         return far_interval(nearest_code(format, m.mean), slot >= rans_format::total - flip_slots);
     }
 
 private:
-    NORMANS_HD interval corrupt_interval() const { return {0, rans_format::total, 0, 0, false, true}; }
-
     NORMANS_HD interval far_interval(uint32_t code, bool flipped) const
     {
         const uint32_t flip_start = rans_format::total - flip_slots;

@@ -30,7 +30,8 @@ namespace detail {
 
 NORMANS_HD constexpr uint8_t clamp_sigma(int index)
 {
-    return uint8_t(index < 0 ? 0 : index > int(largest_sigma_index) ? int(largest_sigma_index) : index);
+    const int largest = int(largest_sigma_index);
+    return uint8_t(index < 0 ? 0 : index > largest ? largest : index);
 }
 
 }  // namespace detail

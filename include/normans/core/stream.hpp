@@ -1,8 +1,8 @@
 #pragma once
-// Where words and checks live. Three surprises of a rANS stream (Duda 2009; the trick of writing
-// backwards is everybody's): the encoder runs from the last scalar to the first, it writes its words
-// downward, so that the decoder reads them upward, and all lanes share one run of words: a step's
-// words lie in ascending lane order. Little-endian everywhere, at any address.
+// Where words and checks live. Three surprises of a rANS stream: the encoder runs from the last
+// scalar to the first; it writes its words downward, so that the decoder reads them upward; and all
+// lanes share one run of words, a step's words in ascending lane order. Little-endian everywhere,
+// at any address.
 
 #include "format.hpp"
 
@@ -42,11 +42,9 @@ struct word_reader {
 
     NORMANS_HD uint32_t take()
     {
-        if (!holds(1)) {
-            overrun = true;
-            return 0;
-        }
-        return take_where_unchecked(true);
+        if (holds(1)) return take_where_unchecked(true);
+        overrun = true;
+        return 0;
     }
 };
 
@@ -56,7 +54,10 @@ struct word_writer {
     uint8_t* next;
     bool overrun = false;
 
-    NORMANS_HD bool holds(uint32_t words) const { return size_t(next - begin) >= 2 * size_t(words); }
+    NORMANS_HD bool holds(uint32_t words) const
+    {
+        return size_t(next - begin) >= 2 * size_t(words);
+    }
 
     /// One word if `wanted`. Unchecked: only after holds(); writes below `next` either way.
     NORMANS_HD void put_where_unchecked(bool wanted, uint32_t word)

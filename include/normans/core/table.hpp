@@ -27,8 +27,8 @@ struct marginal_table {
     return sum == rans_format::total ? status::ok : status::bad_argument;
 }
 
-/// Counts -> frequencies that sum to the total, each >= 1. Integers only, hence the same everywhere.
-/// What rounding leaves over goes to the largest. Counts are at most 2^48.
+/// Counts -> frequencies that sum to the total, each >= 1. Integers only: the same everywhere. What
+/// rounding leaves over goes to the largest. The counts' sum is at most 2^48.
 NORMANS_HD inline void normalize_counts(const uint64_t* counts, uint16_t* freq)
 {
     uint64_t sum = 0;

@@ -1,9 +1,9 @@
 #pragma once
-// z of an edge: round(fma(edge, slope, bias)), where the fma rounds once to fp32 and the result once
-// more to an integer, nearest even, clamped to 16 bits. The host takes a double estimate, which is
+// z of an edge: round(fma(edge, slope, bias)), where the fma rounds once to fp32 and the result
+// once more to an integer, nearest even, clamped to 16 bits. The host takes a double estimate,
 // right unless the exact value lies within 2^-9 of a tie (the fp32 rounding moves it by at most
-// 2^-10 where |z| < 2^15); those go to the integers. So contraction, -ffast-math, flush-to-zero and
-// a missing FMA cannot change z. Devices have the fma.
+// 2^-10 where |z| < 2^15); those go to the integers. So contraction, -ffast-math, flush-to-zero
+// and a missing FMA cannot change z. Devices have the fma.
 
 #include "float_bits.hpp"
 #include "shape.hpp"

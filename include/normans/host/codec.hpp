@@ -1,8 +1,8 @@
 #pragma once
 // Blocks: encode() and decode() over the caller's memory. A block is a box (heads, tokens, dim) of
 // scalars in the order i = (head * tokens + token) * dim + channel, whatever the strides in memory;
-// lane = i mod lanes, step = i / lanes. Nothing allocates, throws or asserts. Same input, same bytes.
-// What a decoder writes before it finds damage is unspecified, but stays inside the box.
+// lane = i mod lanes, step = i / lanes. Nothing allocates, throws or asserts. Same input, same
+// bytes. What a decoder writes before it finds damage is unspecified, but stays inside the box.
 
 #include <cstring>
 
@@ -73,8 +73,8 @@ struct [[nodiscard]] decode_result {
     constexpr explicit operator bool() const { return code == status::ok; }
 };
 
-/// Bytes that always suffice for a block: 16 + fingerprint 8 + parameter hash 4, if asked for, + the
-/// raw codes rounded up to 4. (A coded block is only kept where it is smaller than the raw one.)
+/// Bytes that always suffice for a block: 16 + fingerprint 8 + parameter hash 4, if asked for,
+/// + the raw codes rounded up to 4. (A coded block is kept only where it is smaller than raw.)
 /// 0 if the spec is impossible.
 constexpr size_t max_encoded_bytes(const block_spec& spec)
 {
@@ -93,7 +93,8 @@ inline status check_spec(const block_spec& spec)
     const bool good = valid_scalar(spec.dtype) && count_of(spec) != ~uint64_t(0) &&
                       (spec.lanes == 0 || valid_lanes(spec.lanes)) && valid_shape(spec.shape) &&
                       needs_marginal == (spec.marginal != nullptr) &&
-                      spec.sigma_offset >= min_sigma_offset && spec.sigma_offset <= max_sigma_offset;
+                      spec.sigma_offset >= min_sigma_offset &&
+                      spec.sigma_offset <= max_sigma_offset;
     return good ? status::ok : status::bad_argument;
 }
 
@@ -366,8 +367,8 @@ encode_result encode(const block_spec& spec, box_view<Code> codes, const Predict
     }
     const uint32_t lanes = spec.lanes != 0 ? spec.lanes : default_lanes(count);
     const uint64_t code_total = uint64_t(count) * sizeof(Code);
-    block_header header{spec.dtype, block_mode::raw, 0, lanes, count, uint32_t((code_total + 1) / 2),
-                        0};
+    block_header header{
+        spec.dtype, block_mode::raw, 0, lanes, count, uint32_t((code_total + 1) / 2), 0};
     if (spec.content_check) header.flags |= has_content_check;
     if (spec.has_fingerprint) header.flags |= has_fingerprint;
     const uint64_t raw_bytes = layout_of(header, 0).end;

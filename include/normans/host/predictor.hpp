@@ -126,8 +126,8 @@ struct variances {
     }
 };
 
-/// mu' = fma(mu, a, b) per channel, rounded once: a[head * dim + channel]. The scale of an fp8 cache
-/// is folded in (a / scale, b / scale). a and b are zero or normal; identity: a = 1, b = -0.0.
+/// mu' = fma(mu, a, b) per channel, rounded once: a[head * dim + channel]. The scale of an fp8
+/// cache is folded in (a / scale, b / scale). a and b are zero or normal; identity: 1 and -0.0.
 struct channel_affine {
     const float* a;
     const float* b;

@@ -45,7 +45,7 @@ struct row_statistics {
     void add(const Model& model, const scalar_model& m, uint32_t sigma_index, uint32_t code)
     {
         constexpr scalar_format format = Model::format;
-        if (m.far || is_special(format, code)) return;
+        if (m.is_far || is_special(format, code)) return;
         // z at an eighth of the usual scale: up to 32 sigma (range 4).
         constexpr uint32_t eighth = uint32_t(3) << 23;
         const uint32_t bias = exponent_field(m.bias) > 3 ? m.bias - eighth : 0;

@@ -14,8 +14,8 @@
 //                                             low nibble first, zero-padded to 4 bytes
 //               u32  states[lanes]            coded only
 //               u16  words[payload_words]     ascending in the decoder's order, zero-padded to 4
-// A block says its own type, lanes and count, so that a mix-up is an error. The geometry, offset and
-// shape, equal for thousands of blocks, stand once in the stream header (or the caller's spec).
+// A block says its own type, lanes and count, so that a mix-up is an error. The geometry, offset
+// and shape, equal for thousands of blocks, stand once in the stream header or the caller's spec.
 
 #include "../core/format.hpp"
 #include "../core/scalar.hpp"
