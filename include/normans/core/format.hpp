@@ -1,7 +1,6 @@
 #pragma once
 // The coder's constants. Invariant of every state between two steps:
-//     lower_bound <= state < lower_bound << word_bits.
-// All of them are part of the format; none is a run-time parameter.
+//     lower_bound <= state < lower_bound << word_bits. All are part of the format.
 
 #include "../config.hpp"
 

@@ -28,8 +28,8 @@ struct array_lanes {
         NORMANS_HD T& operator[](uint32_t i) { return lane[i]; }
         NORMANS_HD const T& operator[](uint32_t i) const { return lane[i]; }
     };
-    using state = array<uint32_t>;
     using values = array<uint32_t>;
+    using state = values;
     using models = array<scalar_model>;
     using mask = uint32_t;  // bit i: lane i
 
@@ -42,6 +42,8 @@ struct array_lanes {
     {
         return count >= 32 ? ~uint32_t(0) : (uint32_t(1) << count) - 1;
     }
+
+    NORMANS_HD static bool any(mask m) { return m != 0; }
 
     NORMANS_HD static values slot(const state& x)
     {
@@ -149,18 +151,18 @@ struct array_lanes {
         return each([&](uint32_t i) { return x[i] | y[i]; });
     }
 
-    /// The value where the mask is set, else 0.
+    /// The value where the mask is set (or is not), else 0.
     NORMANS_HD static values where(mask set, const values& x)
     {
         return each([&](uint32_t i) { return set >> i & 1 ? x[i] : 0; });
     }
 
+    NORMANS_HD static values where_not(mask set, const values& x) { return where(~set, x); }
     NORMANS_HD static values where(mask set, uint32_t value)
     {
         return each([&](uint32_t i) { return set >> i & 1 ? value : 0; });
     }
 
-private:
     template <class Function>
     NORMANS_HD static values each(Function f)
     {
@@ -169,6 +171,7 @@ private:
         return out;
     }
 
+private:
     template <class Predicate>
     NORMANS_HD static mask gather(Predicate f)
     {

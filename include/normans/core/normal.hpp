@@ -78,11 +78,17 @@ struct normal_model {
     /// `mean` is what map_mean returned, sigma_index 0..255, row_step in -6..9.
     NORMANS_HD scalar_model prepare(uint32_t mean, uint32_t sigma_index, int row_step) const
     {
+        return prepare_sloped(mean, sigma_index, row_slope(row_step));
+    }
+
+    NORMANS_HD scalar_model prepare_sloped(uint32_t mean, uint32_t sigma_index,
+                                           uint32_t slope) const
+    {
         scalar_model m{mean, 0, 0, 0, 0, true};
         if (sigma_index == sigma_zero) return m;
         m.slope = shape.slope[sigma_index & 7] -
                   (uint32_t(sigma_offset + int(sigma_index >> 3)) << 23);
-        if (row_step != 0) m.slope = multiply(m.slope, row_slope(row_step));
+        if (slope != one_bits) m.slope = multiply(m.slope, slope);
         const int sigma_field = int((one_bits + shape.unit_slope - m.slope) >> 23);
         const int mean_field = int(exponent_field(mean));
         if (mean_field >= sigma_field + 16) return m;

@@ -27,13 +27,13 @@ NORMANS_HD typename Lanes::values decode_step(typename Lanes::state& state, cons
 {
     const auto slots = Lanes::slot(state);
     const auto found = Lanes::locate(model, guess, models, slots, active);
-    corrupt |= found.corrupt;
+    corrupt = corrupt | found.corrupt;
     Lanes::advance(state, found.freq, Lanes::subtract(slots, found.start));
     Lanes::refill(state, words);
-    if ((found.raw | found.escaped) == 0) return found.code;
+    if (!Lanes::any(found.raw | found.escaped)) return found.code;
 
     auto bits = Lanes::pop(state, found.raw_bits);
-    if (model.marginal != nullptr && found.escaped != 0) {
+    if (model.marginal != nullptr && Lanes::any(found.escaped)) {
         const auto inner = Lanes::slot(state);
         const auto byte = Lanes::locate(*model.marginal, inner, found.escaped);
         Lanes::advance(state, byte.freq, Lanes::subtract(inner, byte.start));
@@ -42,7 +42,7 @@ NORMANS_HD typename Lanes::values decode_step(typename Lanes::state& state, cons
     Lanes::refill(state, words);
     auto codes = Lanes::combine(found.code, bits);
     if constexpr (Model::format.code_bits == 16) {
-        if (found.escaped != 0) {
+        if (Lanes::any(found.escaped)) {
             const auto eight = Lanes::where(found.escaped, raw_bits_limit);
             const auto low = Lanes::pop(state, eight);
             Lanes::refill(state, words);
@@ -61,10 +61,10 @@ NORMANS_HD typename Lanes::mask encode_step(typename Lanes::state& state, const 
                                             typename Lanes::mask active, Writer& words)
 {
     const auto found = Lanes::find(model, models, codes, active);
-    if ((found.raw | found.escaped) != 0) {
+    if (Lanes::any(found.raw | found.escaped)) {
         auto rest = Lanes::subtract(codes, found.code);  // an escape's whole code
         if constexpr (Model::format.code_bits == 16) {
-            if (found.escaped != 0) {
+            if (Lanes::any(found.escaped)) {
                 const auto eight = Lanes::where(found.escaped, raw_bits_limit);
                 const auto low = Lanes::pop(rest, eight);
                 Lanes::spill(state, Lanes::full_for_bits(state, eight), words);
@@ -72,11 +72,11 @@ NORMANS_HD typename Lanes::mask encode_step(typename Lanes::state& state, const 
             }
         }
         const auto full = Lanes::full_for_bits(state, found.raw_bits);
-        if (model.marginal != nullptr && found.escaped != 0) {
+        if (model.marginal != nullptr && Lanes::any(found.escaped)) {
             const auto byte = Lanes::find(*model.marginal, rest, found.escaped);
             Lanes::spill(state, full | Lanes::full_for(state, byte.freq), words);
             Lanes::divide(state, byte.freq, byte.start);
-            rest = Lanes::where(~found.escaped, rest);
+            rest = Lanes::where_not(found.escaped, rest);
         } else {
             Lanes::spill(state, full, words);
         }

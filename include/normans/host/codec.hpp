@@ -1,102 +1,16 @@
 #pragma once
-// Blocks: encode() and decode() over the caller's memory. A block is a box (heads, tokens, dim) of
-// scalars in the order i = (head * tokens + token) * dim + channel, whatever the strides in memory;
-// lane = i mod lanes, step = i / lanes. Nothing allocates, throws or asserts. Same input, same
-// bytes. What a decoder writes before it finds damage is unspecified, but stays inside the box.
+// Blocks: encode() and decode() over the caller's memory. Nothing allocates, throws or asserts.
+// Same input, same bytes, whichever backend runs. What a decoder writes before it finds damage is
+// unspecified, but stays inside the box.
 
-#include <cstring>
-
-#include "../core/rans_step.hpp"
-#include "../wire/header.hpp"
-#include "guess.hpp"
-#include "predictor.hpp"
+#include "backend.hpp"
+#include "block_steps.hpp"
 #include "row_scale.hpp"
 
 namespace normans {
 inline namespace v0 {
 
-/// What both sides agree on about a block. The decoder checks all of it that the block states.
-struct block_spec {
-    scalar_type dtype = scalar_type::e4m3fn;
-    uint32_t heads = 1;
-    uint32_t tokens = 1;
-    uint32_t dim = 0;
-    uint32_t lanes = 0;  // 1, 8, 16, 32; 0: default_lanes(count) when encoding, any when decoding
-    int sigma_offset = default_sigma_offset;
-    shape_id shape = shape_id::gaussian;
-    const marginal_table* marginal = nullptr;  // for shape_id::mixture_marginal only
-    bool row_scale = false;        // the encoder may store row steps, and does where they pay
-    bool content_check = true;     // off: damage can pass; the decoder insists on what is set here
-    bool parameter_hash = false;   // explains a failed content check: "your predictor drifted"
-    bool has_fingerprint = false;  // `fingerprint` is the caller's name for predictor + profile
-    uint64_t fingerprint = 0;
-};
-
-/// Scalars in a spec's box.
-constexpr uint64_t count_of(const block_spec& spec)
-{
-    const uint64_t rows = uint64_t(spec.heads) * spec.tokens;
-    return rows > 0xffffffffu || rows * spec.dim > 0x7fffffffu ? ~uint64_t(0) : rows * spec.dim;
-}
-
-/// Codes in memory: strides in elements between heads and between tokens, channels adjacent.
-template <class Code>
-struct box_view {
-    Code* data;
-    ptrdiff_t head_stride;
-    ptrdiff_t token_stride;
-};
-
-/// A box whose codes lie in scalar order.
-template <class Code>
-constexpr box_view<Code> dense(const block_spec& spec, Code* data)
-{
-    return {data, ptrdiff_t(spec.tokens) * ptrdiff_t(spec.dim), ptrdiff_t(spec.dim)};
-}
-
-struct [[nodiscard]] encode_result {
-    status code = status::bad_argument;
-    size_t bytes = 0;         // written; if output_too_small: always enough
-    block_mode mode = block_mode::raw;
-    uint32_t lanes = 0;
-    bool row_scaled = false;
-    uint32_t escapes = 0;     // scalars without a slot of their own
-    constexpr explicit operator bool() const { return code == status::ok; }
-};
-
-struct [[nodiscard]] decode_result {
-    status code = status::bad_argument;
-    size_t bytes = 0;  // of the block
-    block_mode mode = block_mode::raw;
-    uint32_t lanes = 0;
-    bool row_scaled = false;
-    constexpr explicit operator bool() const { return code == status::ok; }
-};
-
-/// Bytes that always suffice for a block: 16 + fingerprint 8 + parameter hash 4, if asked for,
-/// + the raw codes rounded up to 4. (A coded block is kept only where it is smaller than raw.)
-/// 0 if the spec is impossible.
-constexpr size_t max_encoded_bytes(const block_spec& spec)
-{
-    const uint64_t count = count_of(spec);
-    if (count == ~uint64_t(0) || !valid_scalar(spec.dtype)) return 0;
-    return size_t(block_header_bytes + (spec.has_fingerprint ? 8 : 0) +
-                  (spec.parameter_hash ? 4 : 0) +
-                  detail::round_up_4(count * code_bytes(spec.dtype)));
-}
-
 namespace detail {
-
-inline status check_spec(const block_spec& spec)
-{
-    const bool needs_marginal = spec.shape == shape_id::mixture_marginal;
-    const bool good = valid_scalar(spec.dtype) && count_of(spec) != ~uint64_t(0) &&
-                      (spec.lanes == 0 || valid_lanes(spec.lanes)) && valid_shape(spec.shape) &&
-                      needs_marginal == (spec.marginal != nullptr) &&
-                      spec.sigma_offset >= min_sigma_offset &&
-                      spec.sigma_offset <= max_sigma_offset;
-    return good ? status::ok : status::bad_argument;
-}
 
 // Runs f with the scalar type as a constant, among the modelled types of Code's width.
 template <class Code, class Function>
@@ -116,183 +30,6 @@ auto with_scalar(scalar_type type, Function f)
     }
 }
 
-template <class Function>
-auto with_lanes(uint32_t lanes, Function f)
-{
-    switch (lanes) {
-    case 1: return f(array_lanes<1>{});
-    case 8: return f(array_lanes<8>{});
-    case 16: return f(array_lanes<16>{});
-    default: return f(array_lanes<32>{});
-    }
-}
-
-// Walks a box in scalar order from any scalar on.
-class box_walker {
-public:
-    box_walker(const block_spec& spec, uint32_t index)
-        : spec_(spec), at_{index, 0, 0, index % spec.dim}
-    {
-        const uint32_t row = index / spec.dim;
-        at_.head = row / spec.tokens;
-        at_.token = row % spec.tokens;
-    }
-
-    const scalar_position& position() const { return at_; }
-
-    void next()
-    {
-        ++at_.index;
-        if (++at_.channel != spec_.dim) return;
-        at_.channel = 0;
-        if (++at_.token != spec_.tokens) return;
-        at_.token = 0;
-        ++at_.head;
-    }
-
-private:
-    const block_spec& spec_;
-    scalar_position at_;
-};
-
-template <class Code>
-Code& element(const box_view<Code>& box, const scalar_position& at)
-{
-    return box.data[ptrdiff_t(at.head) * box.head_stride +
-                    ptrdiff_t(at.token) * box.token_stride + ptrdiff_t(at.channel)];
-}
-
-template <class Predictor>
-uint32_t clean_mean(const Predictor&, const prediction& p)
-{
-    return map_mean(float_to_bits(p.mean), one_bits, minus_zero_bits);
-}
-
-inline int row_step_at(const uint8_t* steps, uint32_t token)
-{
-    return steps == nullptr ? 0 : int(steps[token / 2] >> (token % 2 * 4) & 15) + min_row_step;
-}
-
-// The sums of all lanes, forward over scalars i in order: content checks outside the coder's loop.
-struct check_sums {
-    running_sums lane[max_lanes];
-
-    uint32_t total(uint32_t lanes) const
-    {
-        uint32_t sum = 0;
-        for (uint32_t i = 0; i < lanes; ++i) sum += lane[i].share(i);
-        return sum;
-    }
-
-    // After a pass from the last scalar to the first.
-    void reverse(uint32_t lanes, uint32_t count)
-    {
-        for (uint32_t i = 0; i < lanes; ++i)
-            lane[i].reverse(count / lanes + (i < count % lanes ? 1 : 0));
-    }
-};
-
-template <class Code, class ValueAt>
-uint32_t content_check_of(const block_spec& spec, uint32_t count, uint32_t lanes, ValueAt value_at)
-{
-    check_sums sums;
-    box_walker walker(spec, 0);
-    for (uint32_t i = 0; i < count; ++i, walker.next())
-        sums.lane[i % lanes].add(value_at(walker.position()));
-    return sums.total(lanes);
-}
-
-// Distributions of one step's scalars. Shared by both directions, so that they cannot differ.
-template <class Lanes, class Model, class Predictor>
-typename Lanes::models models_of(const block_spec& spec, const Model& model,
-                                 const Predictor& predictor, const uint8_t* row_steps,
-                                 uint32_t first, uint32_t active, check_sums* hash)
-{
-    typename Lanes::models models{};
-    box_walker walker(spec, first);
-    for (uint32_t i = 0; i < active; ++i, walker.next()) {
-        const scalar_position& at = walker.position();
-        const prediction p = predict_at(predictor, at);
-        const uint32_t mean = clean_mean(predictor, p);
-        const int step = row_step_at(row_steps, at.token);
-        models[i] = model.prepare(mean, p.sigma_index, step);
-        if (hash != nullptr) hash->lane[i].add(parameter_word(mean, p.sigma_index, step));
-    }
-    return models;
-}
-
-struct coded_sums {
-    uint32_t content_check;
-    uint32_t parameter_hash;
-};
-
-template <class Lanes, class Model, class Predictor, class Code>
-status decode_steps(const block_spec& spec, const Model& model, const Predictor& predictor,
-                    const uint8_t* row_steps, const uint8_t* states, word_reader words,
-                    const box_view<Code>& out, coded_sums& sums)
-{
-    const uint32_t count = uint32_t(count_of(spec));
-    const piecewise_guess guess(model.shape);
-    typename Lanes::state state;
-    bool damaged = false;
-    for (uint32_t i = 0; i < Lanes::width; ++i) {
-        state[i] = load_u32(states + 4 * i);
-        damaged |= state[i] < rans_format::lower_bound || state[i] >> 31 != 0;
-    }
-    if (damaged) return status::corrupt_stream;
-    check_sums content, parameters;
-    typename Lanes::mask corrupt = 0;
-    for (uint32_t first = 0; first < count; first += Lanes::width) {
-        const uint32_t active = count - first < Lanes::width ? count - first : Lanes::width;
-        const auto models = models_of<Lanes>(spec, model, predictor, row_steps, first, active,
-                                             spec.parameter_hash ? &parameters : nullptr);
-        const auto codes = decode_step<Lanes>(state, model, guess, models,
-                                              Lanes::first_lanes(active), words, corrupt);
-        box_walker walker(spec, first);
-        for (uint32_t i = 0; i < active; ++i, walker.next()) {
-            element(out, walker.position()) = Code(codes[i]);
-            content.lane[i].add(codes[i]);
-        }
-    }
-    for (uint32_t i = 0; i < Lanes::width; ++i) damaged |= state[i] != rans_format::lower_bound;
-    sums = {content.total(Lanes::width), parameters.total(Lanes::width)};
-    damaged |= corrupt != 0 || words.overrun || words.next != words.end;
-    return damaged ? status::corrupt_stream : status::ok;
-}
-
-template <class Lanes, class Model, class Predictor, class Code>
-uint32_t encode_steps(const block_spec& spec, const Model& model, const Predictor& predictor,
-                      const uint8_t* row_steps, uint8_t* states, word_writer& words,
-                      const box_view<Code>& codes, coded_sums& sums)
-{
-    const uint32_t count = uint32_t(count_of(spec));
-    typename Lanes::state state;
-    for (uint32_t i = 0; i < Lanes::width; ++i) state[i] = rans_format::lower_bound;
-    check_sums content, parameters;
-    uint32_t escapes = 0;
-    const uint32_t steps = (count + Lanes::width - 1) / Lanes::width;
-    for (uint32_t step = steps; step-- > 0 && !words.overrun;) {
-        const uint32_t first = step * Lanes::width;
-        const uint32_t active = count - first < Lanes::width ? count - first : Lanes::width;
-        const auto models = models_of<Lanes>(spec, model, predictor, row_steps, first, active,
-                                             spec.parameter_hash ? &parameters : nullptr);
-        typename Lanes::values now{};
-        box_walker walker(spec, first);
-        for (uint32_t i = 0; i < active; ++i, walker.next()) {
-            now[i] = element(codes, walker.position());
-            content.lane[i].add(now[i]);
-        }
-        auto escaped = encode_step<Lanes>(state, model, models, now, Lanes::first_lanes(active),
-                                          words);
-        for (; escaped != 0; escaped &= escaped - 1) ++escapes;
-    }
-    for (uint32_t i = 0; i < Lanes::width; ++i) store_u32(states + 4 * i, state[i]);
-    content.reverse(Lanes::width, count);
-    parameters.reverse(Lanes::width, count);
-    sums = {content.total(Lanes::width), parameters.total(Lanes::width)};
-    return escapes;
-}
-
 // True if every code is the one nearest to its mean; then `hash` is over the predictions.
 template <class Model, class Predictor, class Code>
 bool all_predicted(const block_spec& spec, const Predictor& predictor, uint32_t lanes,
@@ -303,7 +40,7 @@ bool all_predicted(const block_spec& spec, const Predictor& predictor, uint32_t 
     box_walker walker(spec, 0);
     for (uint32_t i = 0; i < count; ++i, walker.next()) {
         const prediction p = predict_at(predictor, walker.position());
-        const uint32_t mean = clean_mean(predictor, p);
+        const uint32_t mean = clean_mean(p);
         if (element(codes, walker.position()) != nearest_code(Model::format, mean)) return false;
         sums.lane[i % lanes].add(parameter_word(mean, p.sigma_index, 0));
     }
@@ -323,7 +60,7 @@ bool choose_row_steps(const block_spec& spec, const Model& model, const Predicto
             box_walker walker(spec, (head * spec.tokens + token) * spec.dim);
             for (uint32_t d = 0; d < spec.dim; ++d, walker.next()) {
                 const prediction p = predict_at(predictor, walker.position());
-                const scalar_model m = model.prepare(clean_mean(predictor, p), p.sigma_index, 0);
+                const scalar_model m = model.prepare(clean_mean(p), p.sigma_index, 0);
                 row.add(model, m, p.sigma_index, element(codes, walker.position()));
             }
         }
@@ -350,7 +87,7 @@ inline bool all_zero(const uint8_t* bytes, uint64_t from, uint64_t to)
 /// bad_argument: null pointers, an impossible spec, codes of another width than dtype.
 /// output_too_small: the block needs more than `capacity`; result.bytes is always enough.
 /// `out` must not overlap the codes or what the predictor reads.
-template <class Code, class Predictor>
+template <class Backend = default_backend, class Code, class Predictor>
 encode_result encode(const block_spec& spec, box_view<Code> codes, const Predictor& predictor,
                      uint8_t* out, size_t capacity) noexcept
 {
@@ -373,7 +110,7 @@ encode_result encode(const block_spec& spec, box_view<Code> codes, const Predict
     if (spec.has_fingerprint) header.flags |= has_fingerprint;
     const uint64_t raw_bytes = layout_of(header, 0).end;
 
-    coded_sums sums{};
+    block_sums sums{};
     bool constant = count != 0, checked = false;
     if (count != 0) {
         const Code first_code = codes.data[0];
@@ -420,10 +157,12 @@ encode_result encode(const block_spec& spec, box_view<Code> codes, const Predict
             if (at.words > room) return;
             word_writer words{out + at.words, out + at.words + (room - at.words) / 2 * 2};
             const uint8_t* const end = words.next;
-            with_lanes(lanes, [&](auto group) {
-                result.escapes = encode_steps<decltype(group)>(
-                    spec, model, predictor, nibbles, out + at.states, words, codes, sums);
-            });
+            result.backend = with_lanes<Backend>(
+                lanes, model, spec.shape, [&](auto group, const auto& context) {
+                    result.escapes =
+                        encode_steps<decltype(group)>(spec, context.model, predictor, nibbles,
+                                                      out + at.states, words, codes, sums);
+                });
             coded.payload_words = uint32_t((end - words.next) / 2);
             if (words.overrun || layout_of(coded, spec.tokens).end > room) return;
             std::memmove(out + at.words, words.next, size_t(end - words.next));
@@ -443,7 +182,8 @@ encode_result encode(const block_spec& spec, box_view<Code> codes, const Predict
         return result;
     }
     if (header.mode != block_mode::coded) result.escapes = 0;
-    if (header.mode == block_mode::raw || header.mode == block_mode::constant) {
+    // An empty box has no first scalar to walk from (its dim or tokens may be 0).
+    if (count != 0 && (header.mode == block_mode::raw || header.mode == block_mode::constant)) {
         uint8_t* to = out + at.words;
         box_walker walker(spec, 0);
         const uint32_t stored = header.mode == block_mode::constant ? 1 : count;
@@ -457,10 +197,13 @@ encode_result encode(const block_spec& spec, box_view<Code> codes, const Predict
         const uint64_t used = at.words + 2 * uint64_t(header.payload_words);
         std::memset(out + used, 0, size_t(at.end - used));
     }
-    if (!checked && spec.content_check && count != 0)
-        sums.content_check = content_check_of<Code>(
-            spec, count, lanes,
-            [&](const scalar_position& p) { return uint32_t(element(codes, p)); });
+    if (!checked) {  // no step has summed up the codes
+        check_sums content;
+        box_walker walker(spec, 0);
+        for (uint32_t i = 0; i < count; ++i, walker.next())
+            content.lane[i % lanes].add(element(codes, walker.position()));
+        sums.content_check = content.total(lanes);
+    }
     header.content_check = spec.content_check ? sums.content_check : 0;
     write_block_header(header, out);
     if (header.flags & has_fingerprint) store_u64(out + at.fingerprint, spec.fingerprint);
@@ -474,7 +217,7 @@ encode_result encode(const block_spec& spec, box_view<Code> codes, const Predict
 /// block. Errors: bad_argument, truncated, unsupported_version, bad_header, wrong_dtype,
 /// wrong_count, wrong_lanes, wrong_model (check, hash or fingerprint present or absent other than
 /// asked for), wrong_fingerprint, wrong_prediction, corrupt_stream, content_mismatch.
-template <class Code, class Predictor>
+template <class Backend = default_backend, class Code, class Predictor>
 decode_result decode(const block_spec& spec, const uint8_t* block, size_t bytes,
                      const Predictor& predictor, box_view<Code> out) noexcept
 {
@@ -518,7 +261,7 @@ decode_result decode(const block_spec& spec, const uint8_t* block, size_t bytes,
     if (!all_zero(block, stored_end, at.end)) return fail(status::corrupt_stream);
 
     status decoded = status::ok;
-    coded_sums sums{};
+    block_sums sums{};
     if (header.mode == block_mode::coded) {
         const uint8_t* row_steps = nullptr;
         if (result.row_scaled) {
@@ -528,14 +271,22 @@ decode_result decode(const block_spec& spec, const uint8_t* block, size_t bytes,
             if ((odd != 0 && block[used] >> 4 != 0) || !all_zero(block, used + odd, at.states))
                 return fail(status::corrupt_stream);
         }
+        // Before the scalars: of a damaged state the parameter hash could not say anything.
+        for (uint32_t i = 0; i < header.lanes; ++i) {
+            const uint32_t state = load_u32(block + at.states + 4 * i);
+            if (state < rans_format::lower_bound || state >> 31 != 0)
+                return fail(status::corrupt_stream);
+        }
         const word_reader words{block + at.words, block + stored_end};
-        decoded = with_scalar<Code>(spec.dtype, [&](auto type) {
+        with_scalar<Code>(spec.dtype, [&](auto type) {
             const normal_model<decltype(type)::value> model{shape_of(spec.shape), spec.sigma_offset,
                                                             spec.marginal};
-            return with_lanes(header.lanes, [&](auto group) {
-                return decode_steps<decltype(group)>(spec, model, predictor, row_steps,
-                                                     block + at.states, words, out, sums);
-            });
+            result.backend = with_lanes<Backend>(
+                header.lanes, model, spec.shape, [&](auto group, const auto& context) {
+                    decoded = decode_steps<decltype(group)>(
+                        spec, context.model, context.guess, predictor, row_steps,
+                        block + at.states, words, out, sums);
+                });
         });
     } else if (count != 0) {
         const uint8_t* from = block + at.words;
@@ -545,7 +296,7 @@ decode_result decode(const block_spec& spec, const uint8_t* block, size_t bytes,
             uint32_t code = 0;
             if (header.mode == block_mode::predicted) {
                 const prediction p = predict_at(predictor, walker.position());
-                const uint32_t mean = clean_mean(predictor, p);
+                const uint32_t mean = clean_mean(p);
                 code = nearest_code(format_of(spec.dtype), mean);
                 parameters.lane[i % header.lanes].add(parameter_word(mean, p.sigma_index, 0));
             } else {

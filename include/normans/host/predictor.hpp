@@ -5,7 +5,9 @@
 // differently ends in content_mismatch.
 // Views nest as mean x sigma x affine map:  predict(bf16_means{...}, channel_sigmas{...}, affine).
 
+#include <cstring>
 #include <type_traits>
+#include <utility>
 
 #include "../core/scalar.hpp"
 #include "../core/sigma.hpp"
@@ -33,10 +35,28 @@ constexpr bool is_predictor_v =
     std::is_invocable_r_v<prediction, const Predictor&, const scalar_position&> ||
     std::is_invocable_r_v<prediction, const Predictor&, uint32_t>;
 
+namespace detail {
+
+inline ptrdiff_t offset_of(const scalar_position& at, ptrdiff_t head_stride,
+                           ptrdiff_t token_stride)
+{
+    return ptrdiff_t(at.head) * head_stride + ptrdiff_t(at.token) * token_stride +
+           ptrdiff_t(at.channel);
+}
+
+}  // namespace detail
+
+// Views may have run(position, n, out) beside operator(): the values (means as fp32 bits) of n
+// adjacent channels of one row at once. Lane groups of SIMD registers are fed that way.
+
 /// Means in scalar order.
 struct scalar_means {
     const float* data;
     float operator()(const scalar_position& at) const { return data[at.index]; }
+    void run(const scalar_position& at, uint32_t n, uint32_t* bits) const
+    {
+        std::memcpy(bits, data + at.index, n * sizeof(float));
+    }
 };
 
 /// Means in memory. Strides in elements, between heads and between tokens; channels are adjacent.
@@ -47,8 +67,12 @@ struct fp32_means {
 
     float operator()(const scalar_position& at) const
     {
-        return data[ptrdiff_t(at.head) * head_stride + ptrdiff_t(at.token) * token_stride +
-                    ptrdiff_t(at.channel)];
+        return data[detail::offset_of(at, head_stride, token_stride)];
+    }
+    void run(const scalar_position& at, uint32_t n, uint32_t* bits) const
+    {
+        std::memcpy(bits, data + detail::offset_of(at, head_stride, token_stride),
+                    n * sizeof(float));
     }
 };
 
@@ -59,10 +83,13 @@ struct bf16_means {
 
     float operator()(const scalar_position& at) const
     {
-        return bits_to_float(uint32_t(data[ptrdiff_t(at.head) * head_stride +
-                                           ptrdiff_t(at.token) * token_stride +
-                                           ptrdiff_t(at.channel)])
+        return bits_to_float(uint32_t(data[detail::offset_of(at, head_stride, token_stride)])
                              << 16);
+    }
+    void run(const scalar_position& at, uint32_t n, uint32_t* bits) const
+    {
+        const uint16_t* from = data + detail::offset_of(at, head_stride, token_stride);
+        for (uint32_t i = 0; i < n; ++i) bits[i] = uint32_t(from[i]) << 16;
     }
 };
 
@@ -76,8 +103,7 @@ struct fp8_means {
     float operator()(const scalar_position& at) const
     {
         const scalar_format format = format_of(type);
-        const uint32_t code = data[ptrdiff_t(at.head) * head_stride +
-                                   ptrdiff_t(at.token) * token_stride + ptrdiff_t(at.channel)];
+        const uint32_t code = data[detail::offset_of(at, head_stride, token_stride)];
         if (!is_special(format, code)) return bits_to_float(value_bits(format, code));
         const bool infinite = (code & 0x7f) == format.largest_finite + 1 && format.has_infinity;
         return bits_to_float((infinite ? infinity_bits : quiet_nan_bits) | (code & 0x80) << 24);
@@ -98,12 +124,21 @@ struct channel_sigmas {
     {
         return index[size_t(at.head) * dim + at.channel];
     }
+    void run(const scalar_position& at, uint32_t n, uint32_t* out) const
+    {
+        const uint8_t* from = index + size_t(at.head) * dim + at.channel;
+        for (uint32_t i = 0; i < n; ++i) out[i] = from[i];
+    }
 };
 
 /// index[scalar].
 struct scalar_sigmas {
     const uint8_t* index;
     uint8_t operator()(const scalar_position& at) const { return index[at.index]; }
+    void run(const scalar_position& at, uint32_t n, uint32_t* out) const
+    {
+        for (uint32_t i = 0; i < n; ++i) out[i] = index[at.index + i];
+    }
 };
 
 /// Standard deviations per scalar, as floats; `offset` is the spec's sigma_offset.
@@ -170,6 +205,28 @@ view_predictor<Means, Sigmas, Affine> predict(Means means, Sigmas sigmas, Affine
 }
 
 namespace detail {
+
+template <class View, class = void>
+constexpr bool has_run_v = false;
+template <class View>
+constexpr bool has_run_v<View, std::void_t<decltype(std::declval<const View&>().run(
+                                   std::declval<const scalar_position&>(), uint32_t(0),
+                                   static_cast<uint32_t*>(nullptr)))>> = true;
+
+// n values of a view along a row.
+template <class View>
+void run_of(const View& view, scalar_position at, uint32_t n, uint32_t* out)
+{
+    if constexpr (has_run_v<View>) {
+        view.run(at, n, out);
+    } else {
+        for (uint32_t i = 0; i < n; ++i, ++at.index, ++at.channel) {
+            const auto value = view(at);
+            if constexpr (std::is_same_v<decltype(view(at)), float>) out[i] = float_to_bits(value);
+            else out[i] = value;
+        }
+    }
+}
 
 template <class Predictor>
 prediction predict_at(const Predictor& predictor, const scalar_position& at)
