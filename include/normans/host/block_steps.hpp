@@ -117,6 +117,41 @@ void add_parameters(lane_sums<Lanes>& sums, const typename Lanes::models& models
     sums.add(Lanes::load(word), active);
 }
 
+// Chooses a row step per token and writes the nibbles, if they have a place; true if they save more
+// than they cost.
+template <class Lanes, class Model, class Predictor, class Code>
+bool choose_steps(const block_spec& spec, const Model& model, const Predictor& predictor,
+                  const box_view<Code>& codes, uint8_t* nibbles)
+{
+    constexpr uint32_t width = Lanes::width;
+    const normal_shape shape = shape_of(spec.shape);
+    int64_t gain = 0;
+    step_inputs<width> in;
+    for (uint32_t token = 0; token < spec.tokens; ++token) {
+        row_statistics row;
+        for (uint32_t head = 0; head < spec.heads; ++head) {
+            box_walker walker(spec, (head * spec.tokens + token) * spec.dim);
+            for (uint32_t done = 0; done < spec.dim;) {
+                const uint32_t here = spec.dim - done < width ? spec.dim - done : width;
+                const auto models = models_at<Lanes>(walker, here, model, predictor, nullptr, in);
+                uint32_t code[width] = {};
+                const Code* from = &element(codes, walker.position());
+                for (uint32_t i = 0; i < here; ++i) code[i] = from[i];
+                Lanes::add_row(row, model, models, Lanes::load(in.sigma_index), Lanes::load(code),
+                               Lanes::first_lanes(here));
+                walker.skip(here);
+                done += here;
+            }
+        }
+        const row_choice choice = choose_row_step(shape, row);
+        gain += choice.gain - 4 * 65536;
+        if (nibbles == nullptr) continue;
+        const uint32_t nibble = uint32_t(choice.step - min_row_step) << (token % 2 * 4);
+        nibbles[token / 2] = uint8_t(token % 2 == 0 ? nibble : nibbles[token / 2] | nibble);
+    }
+    return gain > 0;
+}
+
 template <class Lanes, class Model, class Guess, class Predictor, class Code>
 status decode_steps(const block_spec& spec, const Model& model, const Guess& guess,
                     const Predictor& predictor, const uint8_t* row_steps, const uint8_t* states,

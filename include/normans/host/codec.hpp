@@ -5,7 +5,6 @@
 
 #include "backend.hpp"
 #include "block_steps.hpp"
-#include "row_scale.hpp"
 
 namespace normans {
 inline namespace v0 {
@@ -48,30 +47,16 @@ bool all_predicted(const block_spec& spec, const Predictor& predictor, uint32_t 
     return true;
 }
 
-// Chooses a step per token, writes the nibbles if they fit; true if they save more than they cost.
-template <class Model, class Predictor, class Code>
+// Row steps of a block by the backend's widest group.
+template <class Backend, class Model, class Predictor, class Code>
 bool choose_row_steps(const block_spec& spec, const Model& model, const Predictor& predictor,
                       const box_view<Code>& codes, uint8_t* nibbles)
 {
-    int64_t gain = 0;
-    for (uint32_t token = 0; token < spec.tokens; ++token) {
-        row_statistics row;
-        for (uint32_t head = 0; head < spec.heads; ++head) {
-            box_walker walker(spec, (head * spec.tokens + token) * spec.dim);
-            for (uint32_t d = 0; d < spec.dim; ++d, walker.next()) {
-                const prediction p = predict_at(predictor, walker.position());
-                const scalar_model m = model.prepare(clean_mean(p), p.sigma_index, 0);
-                row.add(model, m, p.sigma_index, element(codes, walker.position()));
-            }
-        }
-        const row_choice choice = choose_row_step(model.shape, row);
-        gain += choice.gain - 4 * 65536;
-        if (nibbles == nullptr) continue;
-        const uint32_t nibble = uint32_t(choice.step - min_row_step);
-        if (token % 2 == 0) nibbles[token / 2] = uint8_t(nibble);
-        else nibbles[token / 2] = uint8_t(nibbles[token / 2] | nibble << 4);
-    }
-    return gain > 0;
+    bool pays = false;
+    with_lanes<Backend>(max_lanes, model, spec.shape, [&](auto group, const auto& context) {
+        pays = choose_steps<decltype(group)>(spec, context.model, predictor, codes, nibbles);
+    });
+    return pays;
 }
 
 inline bool all_zero(const uint8_t* bytes, uint64_t from, uint64_t to)
@@ -148,7 +133,7 @@ encode_result encode(const block_spec& spec, box_view<Code> codes, const Predict
                     nibbles = out + at.row_steps;
                     std::memset(nibbles, 0, size_t(at.states - at.row_steps));
                 }
-                if (!choose_row_steps(spec, model, predictor, codes, nibbles)) {
+                if (!choose_row_steps<Backend>(spec, model, predictor, codes, nibbles)) {
                     coded.flags = uint8_t(coded.flags & ~has_row_steps);
                     nibbles = nullptr;
                 }

@@ -3,6 +3,7 @@
 // numbers in and out, means, and the models of a step's scalars.
 
 #include "../core/lanes.hpp"
+#include "row_scale.hpp"
 
 namespace normans {
 inline namespace v0 {
@@ -57,6 +58,15 @@ struct portable_lanes : array_lanes<Width> {
         for (uint32_t i = 0; i < Width; ++i)
             out[i] = model.prepare_sloped(mean[i], sigma_index[i], row_slope[i]);
         return out;
+    }
+
+    /// row_statistics::add over the active lanes.
+    template <class Model>
+    static void add_row(row_statistics& row, const Model& model, const models& m,
+                        const values& sigma_index, const values& codes, mask active)
+    {
+        for (uint32_t i = 0; i < Width; ++i)
+            if (active >> i & 1) row.add(model, m[i], sigma_index[i], codes[i]);
     }
 
     static values means(const models& m)

@@ -83,6 +83,23 @@ struct avx2_vec {
         return as_bits(_mm256_blendv_ps(low, high, bit4));
     }
 
+    static u gather(const uint32_t* table, u index)
+    {
+        return _mm256_i32gather_epi32(reinterpret_cast<const int*>(table), index, 4);
+    }
+
+    /// Sum over the lanes of (x * y) >> 8, in 64 bits. Unsigned.
+    static uint64_t sum_of_products_256(u x, u y)
+    {
+        const u even = _mm256_srli_epi64(_mm256_mul_epu32(x, y), 8);
+        const u odd = _mm256_srli_epi64(
+            _mm256_mul_epu32(_mm256_srli_epi64(x, 32), _mm256_srli_epi64(y, 32)), 8);
+        const u pairs = _mm256_add_epi64(even, odd);
+        const __m128i two = _mm_add_epi64(_mm256_castsi256_si128(pairs),
+                                          _mm256_extracti128_si256(pairs, 1));
+        return uint64_t(_mm_extract_epi64(two, 0)) + uint64_t(_mm_extract_epi64(two, 1));
+    }
+
     static f gather(const float* table, u index) { return _mm256_i32gather_ps(table, index, 4); }
 
     /// The next words of `words`, one for each set lane in ascending order, 0 elsewhere.

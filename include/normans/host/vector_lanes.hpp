@@ -9,6 +9,7 @@
 
 #include "../core/lanes.hpp"
 #include "gather_guess.hpp"
+#include "row_scale.hpp"
 
 namespace normans {
 inline namespace v0 {
@@ -171,6 +172,48 @@ struct vector_lanes {
             m.last_group.v[i] = shift_right<p>(last, g);
         }
         return m;
+    }
+
+    /// row_statistics::add over the active lanes.
+    template <class Model>
+    static void add_row(row_statistics& row, const Model& model, const models& m,
+                        const values& sigma_index, const values& codes, const mask& active)
+    {
+        constexpr scalar_format format = Model::format;
+        constexpr int p = int(format.mantissa_bits);
+        constexpr uint32_t eighth = uint32_t(3) << 23;
+        for (uint32_t i = 0; i < vectors; ++i) {
+            const u code = codes.v[i];
+            const u magnitude = V::both(code, V::set(format.code_sign() - 1));
+            u value = V::shl(magnitude, 23 - p);
+            if constexpr (format.bias != 127) {
+                const uint32_t step = uint32_t(128 - format.bias - p) << 23;
+                const u subnormal =
+                    V::as_bits(V::mul(V::to_float(magnitude), V::as_float(V::set(step))));
+                value = V::add(value, V::set(uint32_t(127 - format.bias) << 23));
+                value = V::select(V::less(magnitude, V::set(1u << p)), subnormal, value);
+            }
+            value = V::either(value, V::shl(V::without(code, V::set(format.code_sign() - 1)),
+                                            32 - int(format.code_bits)));
+            const u field = V::both(V::shr(m.bias.v[i], 23), V::set(255));
+            const u bias = V::where(V::less(V::set(3), field), V::sub(m.bias.v[i], V::set(eighth)));
+            const f real =
+                V::fma(V::as_float(value), V::as_float(V::sub(m.slope.v[i], V::set(eighth))),
+                       V::as_float(bias));
+            lane_mask used = V::minus(active.v[i], V::join(m.is_far.v[i],
+                                      V::less(V::set(format.largest_finite), magnitude)));
+            if constexpr (!format.has_negative_zero)
+                used = V::minus(used, V::equal(code, V::set(format.code_sign())));
+            const u z = V::where(used, V::round(clamp_z(real)));
+            const u mean_field = V::both(V::shr(m.mean.v[i], 23), V::set(255));
+            const u cell = V::larger(mean_field, V::set(uint32_t(128 - format.bias)));
+            const uint32_t shift = uint32_t(32 - 8 * (127 + p + model.scalar.sigma_offset));
+            u ratio = V::add(V::sub(V::shl(cell, 3), sigma_index.v[i]), V::set(shift));
+            ratio = V::smaller(V::larger(ratio, V::set(0)), V::set(127));
+            row.sum += V::sum_of_products_256(V::mul(z, z),
+                                              V::gather(detail::row_weight_table.weight, ratio));
+            row.count += V::count(V::bits(used));
+        }
     }
 
     static values slot(const state& x)
@@ -408,6 +451,12 @@ private:
                          V::where(negative, V::set(format.code_sign())));
     }
 
+    static f clamp_z(f z)
+    {
+        return V::smaller(V::larger(z, V::set_float(float(lowest_z))),
+                          V::set_float(float(highest_z)));
+    }
+
     // normal_model::cdf
     template <class Model>
     static u cdf(const Model& model, const models& m, uint32_t i, u boundary)
@@ -421,17 +470,17 @@ private:
         u edge = V::shl(odd, 22 - p);
         if constexpr (format.bias != 127) {
             const uint32_t half_step = uint32_t(127 - format.bias - p) << 23;
-            const u subnormal = V::as_bits(V::mul(V::to_float(odd), V::as_float(V::set(half_step))));
+            const u subnormal =
+                V::as_bits(V::mul(V::to_float(odd), V::as_float(V::set(half_step))));
             edge = V::add(edge, V::set(uint32_t(127 - format.bias) << 23));
             edge = V::select(V::less(magnitude, V::set((1u << p) + 1)), subnormal, edge);
         }
         edge = V::either(edge, V::where(negative, V::set(sign_bit)));
-        f real = V::fma(V::as_float(edge), V::as_float(m.slope.v[i]), V::as_float(m.bias.v[i]));
-        real = V::smaller(V::larger(real, V::set_float(float(lowest_z))),
-                          V::set_float(float(highest_z)));
+        const f real =
+            V::fma(V::as_float(edge), V::as_float(m.slope.v[i]), V::as_float(m.bias.v[i]));
         const u outermost = V::differ(V::where(negative, V::set(~0u)), V::set(uint32_t(highest_z)));
         const u z = V::select(V::less(V::set(format.largest_finite), magnitude), outermost,
-                              V::round(real));
+                              V::round(clamp_z(real)));
         const u position = V::add(z, V::set(32768));
         const u piece = V::lookup_32(model.piece, V::shr(position, 11));
         const u rise = V::mul_small(V::both(position, V::set(2047)), V::shr(piece, 16));
