@@ -1,6 +1,6 @@
 #pragma once
-// The only file that looks at the compiler: the language floor, host/device decoration, and the
-// integer names that the rest of the library uses without std::.
+// The only file that looks at the compiler: the language floor, host/device decoration, the inline
+// namespace, and the integer names that the rest of the library uses without std::.
 
 #include <cstddef>
 #include <cstdint>
@@ -17,8 +17,16 @@ static_assert(__cplusplus >= 201703L, "normans needs C++17");
 #define NORMANS_HD
 #endif
 
+// Named after what the unit is compiled for: units built for different targets can then be linked
+// into one program, and each keeps its own copy of the inline functions.
+#if defined(__AVX2__) && defined(__FMA__) && !defined(__CUDACC__)
+#define NORMANS_NAMESPACE v0_avx2
+#else
+#define NORMANS_NAMESPACE v0
+#endif
+
 namespace normans {
-inline namespace v0 {
+inline namespace NORMANS_NAMESPACE {
 
 using std::int16_t;
 using std::int32_t;
@@ -30,5 +38,5 @@ using std::uint32_t;
 using std::uint64_t;
 using std::uint8_t;
 
-}  // namespace v0
+}  // namespace NORMANS_NAMESPACE
 }  // namespace normans

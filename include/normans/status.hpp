@@ -4,7 +4,7 @@
 #include "config.hpp"
 
 namespace normans {
-inline namespace v0 {
+inline namespace NORMANS_NAMESPACE {
 
 enum class status : uint8_t {
     ok,
@@ -45,5 +45,5 @@ NORMANS_HD constexpr const char* status_name(status s) noexcept
     return "unknown status";
 }
 
-}  // namespace v0
+}  // namespace NORMANS_NAMESPACE
 }  // namespace normans

@@ -11,7 +11,7 @@
 #include "../config.hpp"
 
 namespace normans {
-inline namespace v0 {
+inline namespace NORMANS_NAMESPACE {
 
 constexpr uint32_t sign_bit = 0x80000000u;
 constexpr uint32_t infinity_bits = 0x7f800000u;
@@ -163,5 +163,5 @@ NORMANS_HD inline uint32_t map_mean(uint32_t mean, uint32_t a, uint32_t b)
     return exponent_field(mapped) <= 1 ? mapped & sign_bit : mapped;
 }
 
-}  // namespace v0
+}  // namespace NORMANS_NAMESPACE
 }  // namespace normans

@@ -5,7 +5,7 @@
 #include "../config.hpp"
 
 namespace normans {
-inline namespace v0 {
+inline namespace NORMANS_NAMESPACE {
 
 struct rans_format {
     static constexpr unsigned word_bits = 16;
@@ -42,5 +42,5 @@ NORMANS_HD constexpr uint32_t default_lanes(uint32_t count)
     return count < many_scalars ? 8 : 32;
 }
 
-}  // namespace v0
+}  // namespace NORMANS_NAMESPACE
 }  // namespace normans

@@ -14,7 +14,7 @@
 #include "stream.hpp"
 
 namespace normans {
-inline namespace v0 {
+inline namespace NORMANS_NAMESPACE {
 
 /// One state a lane in plain arrays: the oracle, and the portable path.
 template <uint32_t Width>
@@ -198,5 +198,5 @@ private:
     }
 };
 
-}  // namespace v0
+}  // namespace NORMANS_NAMESPACE
 }  // namespace normans

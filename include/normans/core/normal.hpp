@@ -15,7 +15,7 @@
 #include "z_map.hpp"
 
 namespace normans {
-inline namespace v0 {
+inline namespace NORMANS_NAMESPACE {
 
 // Row steps multiply sigma by 2^(j/4), j in -6..9, hence slopes by 2^(-j/4): fp32 bits of those.
 constexpr int min_row_step = -6;
@@ -190,5 +190,5 @@ private:
     }
 };
 
-}  // namespace v0
+}  // namespace NORMANS_NAMESPACE
 }  // namespace normans

@@ -14,7 +14,7 @@
 #include "lanes.hpp"
 
 namespace normans {
-inline namespace v0 {
+inline namespace NORMANS_NAMESPACE {
 
 /// Decodes one scalar per active lane; returns the codes (0 where inactive). A lane whose slot
 /// belongs to no code is set in `corrupt`. `words` says in the end whether they ran out.
@@ -87,5 +87,5 @@ NORMANS_HD typename Lanes::mask encode_step(typename Lanes::state& state, const 
     return found.escaped;
 }
 
-}  // namespace v0
+}  // namespace NORMANS_NAMESPACE
 }  // namespace normans

@@ -8,7 +8,7 @@
 #include "float_bits.hpp"
 
 namespace normans {
-inline namespace v0 {
+inline namespace NORMANS_NAMESPACE {
 
 /// Stored in every block. raw8 has no model: its blocks are raw or constant.
 enum class scalar_type : uint8_t { e4m3fn, e5m2, e4m3fnuz, e5m2fnuz, bf16, fp16, raw8 };
@@ -147,5 +147,5 @@ NORMANS_HD inline uint32_t nearest_code(scalar_format format, uint32_t value)
     return magnitude | (value & sign_bit ? format.code_sign() : 0);
 }
 
-}  // namespace v0
+}  // namespace NORMANS_NAMESPACE
 }  // namespace normans

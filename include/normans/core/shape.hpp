@@ -8,7 +8,7 @@
 #include "format.hpp"
 
 namespace normans {
-inline namespace v0 {
+inline namespace NORMANS_NAMESPACE {
 
 /// Stored in stream headers and profiles.
 enum class shape_id : uint8_t {
@@ -66,5 +66,5 @@ NORMANS_HD constexpr uint32_t gaussian_cdf(const normal_shape& shape, int z)
     return shape.base[piece] + (low * rise >> 11);
 }
 
-}  // namespace v0
+}  // namespace NORMANS_NAMESPACE
 }  // namespace normans

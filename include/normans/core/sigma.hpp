@@ -9,7 +9,7 @@
 #include "float_bits.hpp"
 
 namespace normans {
-inline namespace v0 {
+inline namespace NORMANS_NAMESPACE {
 
 constexpr uint32_t sigma_zero = 255;
 constexpr uint32_t largest_sigma_index = 254;
@@ -65,5 +65,5 @@ NORMANS_HD inline uint8_t sigma_index(variance squared, int offset)
     return detail::clamp_sigma(index);
 }
 
-}  // namespace v0
+}  // namespace NORMANS_NAMESPACE
 }  // namespace normans

@@ -7,7 +7,7 @@
 #include "format.hpp"
 
 namespace normans {
-inline namespace v0 {
+inline namespace NORMANS_NAMESPACE {
 
 namespace detail {
 
@@ -101,5 +101,5 @@ NORMANS_HD constexpr uint32_t parameter_word(uint32_t mean, uint32_t sigma_index
     return mean ^ 0x9E3779B1u * (1 + sigma_index + 256 * uint32_t(row_step + 6));
 }
 
-}  // namespace v0
+}  // namespace NORMANS_NAMESPACE
 }  // namespace normans

@@ -7,7 +7,7 @@
 #include "format.hpp"
 
 namespace normans {
-inline namespace v0 {
+inline namespace NORMANS_NAMESPACE {
 
 struct marginal_table {
     uint16_t start[257];  // start[0] = 0, start[256] = total
@@ -36,5 +36,5 @@ NORMANS_HD inline uint32_t symbol_at(const marginal_table& table, uint32_t slot)
     return symbol;
 }
 
-}  // namespace v0
+}  // namespace NORMANS_NAMESPACE
 }  // namespace normans

@@ -9,7 +9,7 @@
 #include "shape.hpp"
 
 namespace normans {
-inline namespace v0 {
+inline namespace NORMANS_NAMESPACE {
 
 namespace detail {
 
@@ -51,5 +51,5 @@ NORMANS_HD inline int z_of(uint32_t edge, uint32_t slope, uint32_t bias)
 #endif
 }
 
-}  // namespace v0
+}  // namespace NORMANS_NAMESPACE
 }  // namespace normans

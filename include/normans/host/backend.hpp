@@ -1,9 +1,6 @@
 #pragma once
-// Which lane groups run: chosen by what the compiler targets, or named by the caller as encode's
+// Which lane groups run: chosen by what the unit is compiled for, or named by the caller as encode's
 // and decode's first template argument. All give the same bytes.
-//     width<N>()   the group of N lanes        model_of(m)   the model as that group wants it
-//     guess_of(m)  its first guess
-// Build all of a program's units that include normans for one target, or name the backend.
 
 #include "block.hpp"
 #include "guess.hpp"
@@ -15,7 +12,7 @@
 #endif
 
 namespace normans {
-inline namespace v0 {
+inline namespace NORMANS_NAMESPACE {
 
 /// Plain C++: the definition.
 struct portable_backend {
@@ -76,5 +73,5 @@ backend_id with_lanes(uint32_t lanes, const Model& model, shape_id shape, Functi
 
 }  // namespace detail
 
-}  // namespace v0
+}  // namespace NORMANS_NAMESPACE
 }  // namespace normans

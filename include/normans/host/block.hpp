@@ -10,7 +10,7 @@
 #include "predictor.hpp"
 
 namespace normans {
-inline namespace v0 {
+inline namespace NORMANS_NAMESPACE {
 
 /// What both sides agree on about a block. The decoder checks all of it that the block states.
 struct block_spec {
@@ -212,5 +212,5 @@ struct check_sums {
 
 }  // namespace detail
 
-}  // namespace v0
+}  // namespace NORMANS_NAMESPACE
 }  // namespace normans

@@ -6,7 +6,7 @@
 #include "block.hpp"
 
 namespace normans {
-inline namespace v0 {
+inline namespace NORMANS_NAMESPACE {
 namespace detail {
 
 struct block_sums {
@@ -229,5 +229,5 @@ uint32_t encode_steps(const block_spec& spec, const Model& model, const Predicto
 }
 
 }  // namespace detail
-}  // namespace v0
+}  // namespace NORMANS_NAMESPACE
 }  // namespace normans

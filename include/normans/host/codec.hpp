@@ -7,7 +7,7 @@
 #include "block_steps.hpp"
 
 namespace normans {
-inline namespace v0 {
+inline namespace NORMANS_NAMESPACE {
 
 namespace detail {
 
@@ -166,7 +166,10 @@ encode_result encode(const block_spec& spec, box_view<Code> codes, const Predict
         result.bytes = max_encoded_bytes(spec);
         return result;
     }
-    if (header.mode != block_mode::coded) result.escapes = 0;
+    if (header.mode != block_mode::coded) {  // what was tried does not count
+        result.escapes = 0;
+        result.backend = backend_id::portable;
+    }
     // An empty box has no first scalar to walk from (its dim or tokens may be 0).
     if (count != 0 && (header.mode == block_mode::raw || header.mode == block_mode::constant)) {
         uint8_t* to = out + at.words;
@@ -182,7 +185,7 @@ encode_result encode(const block_spec& spec, box_view<Code> codes, const Predict
         const uint64_t used = at.words + 2 * uint64_t(header.payload_words);
         std::memset(out + used, 0, size_t(at.end - used));
     }
-    if (!checked) {  // no step has summed up the codes
+    if (!checked && count != 0) {  // no step has summed up the codes
         check_sums content;
         box_walker walker(spec, 0);
         for (uint32_t i = 0; i < count; ++i, walker.next())
@@ -313,5 +316,5 @@ inline int row_step_of(const block_spec& spec, const uint8_t* block, size_t byte
     return detail::row_step_at(block + at.row_steps, token);
 }
 
-}  // namespace v0
+}  // namespace NORMANS_NAMESPACE
 }  // namespace normans

@@ -5,7 +5,7 @@
 #include "../core/shape.hpp"
 
 namespace normans {
-inline namespace v0 {
+inline namespace NORMANS_NAMESPACE {
 
 struct gather_guess {
     static constexpr int shift = 4;
@@ -46,5 +46,5 @@ inline const gather_guess& gather_guess_of(shape_id id)
     return detail::gather_guess_table<shape_id::gaussian>;
 }
 
-}  // namespace v0
+}  // namespace NORMANS_NAMESPACE
 }  // namespace normans

@@ -6,7 +6,7 @@
 #include "../core/normal.hpp"
 
 namespace normans {
-inline namespace v0 {
+inline namespace NORMANS_NAMESPACE {
 
 /// Inverts the 32 pieces of G, not the smooth Gaussian: then only rounding is left to be wrong.
 struct piecewise_guess {
@@ -58,5 +58,5 @@ struct piecewise_guess {
     }
 };
 
-}  // namespace v0
+}  // namespace NORMANS_NAMESPACE
 }  // namespace normans

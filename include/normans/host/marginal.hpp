@@ -4,7 +4,7 @@
 #include "../core/table.hpp"
 
 namespace normans {
-inline namespace v0 {
+inline namespace NORMANS_NAMESPACE {
 
 /// Counts -> frequencies that sum to the total, each >= 1. Integers only: the same everywhere. What
 /// rounding leaves over goes to the largest. The counts' sum is at most 2^48.
@@ -25,5 +25,5 @@ inline void normalize_counts(const uint64_t* counts, uint16_t* freq)
     freq[largest] = uint16_t(freq[largest] + (rans_format::total - given));
 }
 
-}  // namespace v0
+}  // namespace NORMANS_NAMESPACE
 }  // namespace normans

@@ -6,7 +6,7 @@
 #include "row_scale.hpp"
 
 namespace normans {
-inline namespace v0 {
+inline namespace NORMANS_NAMESPACE {
 
 template <uint32_t Width>
 struct portable_lanes : array_lanes<Width> {
@@ -75,5 +75,5 @@ struct portable_lanes : array_lanes<Width> {
     }
 };
 
-}  // namespace v0
+}  // namespace NORMANS_NAMESPACE
 }  // namespace normans

@@ -13,7 +13,7 @@
 #include "../core/sigma.hpp"
 
 namespace normans {
-inline namespace v0 {
+inline namespace NORMANS_NAMESPACE {
 
 /// mean in units of the coded scalar's values; any float is allowed.
 struct prediction {
@@ -241,5 +241,5 @@ prediction predict_at(const Predictor& predictor, const scalar_position& at)
 
 }  // namespace detail
 
-}  // namespace v0
+}  // namespace NORMANS_NAMESPACE
 }  // namespace normans

@@ -3,12 +3,12 @@
 // A decoder only reads them, so this is policy, but "same input, same bytes" makes it integers.
 // Closed form of the best j:  j = round(2 log2 mean(r^2 / (sigma^2 + cell^2 / 12))), where r is the
 // residual and cell the width of the code at mu. Without the cell's term, sigmas below a cell
-// inflate j and the gain is lost. Its loss against trying all 16 is printed by bench/row_scale.
+// inflate j and the gain is lost. tests/rates/row_scale prints its loss against trying all 16.
 
 #include "../core/normal.hpp"
 
 namespace normans {
-inline namespace v0 {
+inline namespace NORMANS_NAMESPACE {
 
 namespace detail {
 
@@ -86,5 +86,5 @@ inline row_choice choose_row_step(const normal_shape& shape, const row_statistic
     return {step, each * row.count};
 }
 
-}  // namespace v0
+}  // namespace NORMANS_NAMESPACE
 }  // namespace normans

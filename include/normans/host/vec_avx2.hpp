@@ -7,7 +7,7 @@
 #include "../core/stream.hpp"
 
 namespace normans {
-inline namespace v0 {
+inline namespace NORMANS_NAMESPACE {
 
 struct avx2_vec {
     static constexpr uint32_t width = 8;
@@ -174,5 +174,5 @@ private:
 
 inline constexpr avx2_vec::permutations avx2_vec::tables = avx2_vec::make_permutations();
 
-}  // namespace v0
+}  // namespace NORMANS_NAMESPACE
 }  // namespace normans

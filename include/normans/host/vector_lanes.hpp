@@ -12,7 +12,7 @@
 #include "row_scale.hpp"
 
 namespace normans {
-inline namespace v0 {
+inline namespace NORMANS_NAMESPACE {
 
 /// A normal_model together with its constants as registers want them.
 template <class V, class Model>
@@ -600,5 +600,5 @@ private:
     }
 };
 
-}  // namespace v0
+}  // namespace NORMANS_NAMESPACE
 }  // namespace normans

@@ -24,7 +24,7 @@
 #include "../status.hpp"
 
 namespace normans {
-inline namespace v0 {
+inline namespace NORMANS_NAMESPACE {
 
 /// 0 until the CUDA decoder reads it; any change of bytes after that is a new version.
 constexpr uint8_t format_version = 0;
@@ -224,5 +224,5 @@ NORMANS_HD inline void write_stream_header(const stream_header& header, uint8_t*
     return status::ok;
 }
 
-}  // namespace v0
+}  // namespace NORMANS_NAMESPACE
 }  // namespace normans
