@@ -20,8 +20,10 @@ static_assert(__cplusplus >= 201703L, "normans needs C++17");
 // Named after what the unit is compiled for: units built for different targets can then be linked
 // into one program, and each keeps its own copy of the inline functions.
 #if defined(__AVX2__) && defined(__FMA__) && !defined(__CUDACC__)
+#define NORMANS_AVX2 1
 #define NORMANS_NAMESPACE v0_avx2
 #else
+#define NORMANS_AVX2 0
 #define NORMANS_NAMESPACE v0
 #endif
 

@@ -7,7 +7,7 @@
 #include "portable_lanes.hpp"
 #include "vector_lanes.hpp"
 
-#if defined(__AVX2__) && defined(__FMA__)
+#if NORMANS_AVX2
 #include "vec_avx2.hpp"
 #endif
 
@@ -45,7 +45,7 @@ struct vector_backend {
     };
 };
 
-#if defined(__AVX2__) && defined(__FMA__)
+#if NORMANS_AVX2
 using avx2_backend = vector_backend<avx2_vec, backend_id::avx2>;
 using default_backend = avx2_backend;
 #else

@@ -41,24 +41,19 @@ struct lane_sums {
     }
 };
 
-// What is known of one step's scalars before they are coded.
+// What the predictor says of one step's scalars.
 template <uint32_t Width>
 struct step_inputs {
     uint32_t mean[Width] = {};
     uint32_t sigma_index[Width] = {};
-    uint32_t row_slope[Width] = {};  // fp32 bits
-    uint32_t row_step[Width] = {};
     uint32_t a[Width] = {}, b[Width] = {};  // affine map of the means
+    uint32_t row_step[Width] = {};
 };
 
 template <class Predictor>
-struct affine_of {
-    static constexpr bool identity = true;
-};
+constexpr bool has_affine_v = false;
 template <class Means, class Sigmas>
-struct affine_of<view_predictor<Means, Sigmas, channel_affine>> {
-    static constexpr bool identity = false;
-};
+constexpr bool has_affine_v<view_predictor<Means, Sigmas, channel_affine>> = true;
 
 // n predictions along a row, the means before their affine map.
 template <class Means, class Sigmas, class Affine, uint32_t Width>
@@ -68,6 +63,13 @@ void fetch(const view_predictor<Means, Sigmas, Affine>& predictor, const scalar_
     run_of(predictor.means, at, n, in.mean + offset);
     run_of(predictor.sigmas, at, n, in.sigma_index + offset);
     if constexpr (std::is_same_v<Affine, channel_affine>) {
+        if (predictor.affine.a == nullptr) {
+            for (uint32_t i = offset; i < offset + n; ++i) {
+                in.a[i] = one_bits;
+                in.b[i] = minus_zero_bits;
+            }
+            return;
+        }
         const size_t channel = size_t(at.head) * predictor.affine.dim + at.channel;
         std::memcpy(in.a + offset, predictor.affine.a + channel, n * sizeof(float));
         std::memcpy(in.b + offset, predictor.affine.b + channel, n * sizeof(float));
@@ -91,19 +93,61 @@ typename Lanes::models models_at(const box_walker& walker, uint32_t active, cons
                                  const Predictor& predictor, const uint8_t* row_steps,
                                  step_inputs<Lanes::width>& in)
 {
-    for_runs(walker, active, [&](uint32_t offset, const scalar_position& at, uint32_t n) {
-        fetch(predictor, at, offset, n, in);
+    constexpr uint32_t width = Lanes::width;
+    auto slope = Lanes::broadcast(row_slope(0));
+    if (active == width && walker.left() >= width) {  // one row: everything is one vector
+        const scalar_position& at = walker.position();
+        fetch(predictor, at, 0, width, in);
         const int step = row_step_at(row_steps, at.token);
-        const uint32_t slope = row_slope(step);
-        for (uint32_t i = offset; i < offset + n; ++i) {
-            in.row_step[i] = uint32_t(step);
-            in.row_slope[i] = slope;
-        }
-    });
+        slope = Lanes::broadcast(row_slope(step));
+        for (uint32_t i = 0; i < width; ++i) in.row_step[i] = uint32_t(step);
+    } else {
+        uint32_t slopes[width] = {};
+        for_runs(walker, active, [&](uint32_t offset, const scalar_position& at, uint32_t n) {
+            fetch(predictor, at, offset, n, in);
+            const int step = row_step_at(row_steps, at.token);
+            for (uint32_t i = offset; i < offset + n; ++i) {
+                in.row_step[i] = uint32_t(step);
+                slopes[i] = row_slope(step);
+            }
+        });
+        slope = Lanes::load(slopes);
+    }
     auto mean = Lanes::load(in.mean);
-    if constexpr (affine_of<Predictor>::identity) mean = Lanes::clean_means(mean);
-    else mean = Lanes::map_means(mean, Lanes::load(in.a), Lanes::load(in.b));
-    return Lanes::prepare(model, mean, Lanes::load(in.sigma_index), Lanes::load(in.row_slope));
+    if constexpr (has_affine_v<Predictor>)
+        mean = Lanes::map_means(mean, Lanes::load(in.a), Lanes::load(in.b));
+    else
+        mean = Lanes::clean_means(mean);
+    return Lanes::prepare(model, mean, Lanes::load(in.sigma_index), slope);
+}
+
+// A step's codes, 0 where there is no scalar.
+template <class Lanes, class Code>
+typename Lanes::values codes_at(const box_walker& walker, uint32_t active,
+                                const box_view<Code>& codes)
+{
+    if (active == Lanes::width && walker.left() >= active)
+        return Lanes::load_codes(&element(codes, walker.position()));
+    uint32_t lane[Lanes::width] = {};
+    for_runs(walker, active, [&](uint32_t offset, const scalar_position& at, uint32_t n) {
+        const Code* from = &element(codes, at);
+        for (uint32_t i = 0; i < n; ++i) lane[offset + i] = from[i];
+    });
+    return Lanes::load(lane);
+}
+
+template <class Lanes, class Code>
+void put_codes(const box_walker& walker, uint32_t active, const box_view<Code>& out,
+               const typename Lanes::values& codes)
+{
+    if (active == Lanes::width && walker.left() >= active)
+        return Lanes::store_codes(&element(out, walker.position()), codes);
+    uint32_t lane[Lanes::width];
+    Lanes::store(lane, codes);
+    for_runs(walker, active, [&](uint32_t offset, const scalar_position& at, uint32_t n) {
+        Code* to = &element(out, at);
+        for (uint32_t i = 0; i < n; ++i) to[i] = Code(lane[offset + i]);
+    });
 }
 
 template <class Lanes>
@@ -134,11 +178,8 @@ bool choose_steps(const block_spec& spec, const Model& model, const Predictor& p
             for (uint32_t done = 0; done < spec.dim;) {
                 const uint32_t here = spec.dim - done < width ? spec.dim - done : width;
                 const auto models = models_at<Lanes>(walker, here, model, predictor, nullptr, in);
-                uint32_t code[width] = {};
-                const Code* from = &element(codes, walker.position());
-                for (uint32_t i = 0; i < here; ++i) code[i] = from[i];
-                Lanes::add_row(row, model, models, Lanes::load(in.sigma_index), Lanes::load(code),
-                               Lanes::first_lanes(here));
+                Lanes::add_row(row, model, models, Lanes::load(in.sigma_index),
+                               codes_at<Lanes>(walker, here, codes), Lanes::first_lanes(here));
                 walker.skip(here);
                 done += here;
             }
@@ -173,11 +214,7 @@ status decode_steps(const block_spec& spec, const Model& model, const Guess& gue
         const auto codes = decode_step<Lanes>(state, model, guess, models, active, words, corrupt);
         content.add(codes, active);
         if (spec.parameter_hash) add_parameters<Lanes>(parameters, models, in, active);
-        Lanes::store(lane, codes);
-        for_runs(walker, here, [&](uint32_t offset, const scalar_position& at, uint32_t n) {
-            Code* to = &element(out, at);
-            for (uint32_t i = 0; i < n; ++i) to[i] = Code(lane[offset + i]);
-        });
+        put_codes<Lanes>(walker, here, out, codes);
         walker.forward(here);
     }
     sums = {content.lanes().total(width), parameters.lanes().total(width)};
@@ -205,12 +242,7 @@ uint32_t encode_steps(const block_spec& spec, const Model& model, const Predicto
     box_walker walker(spec, count - here);
     for (;;) {
         const auto models = models_at<Lanes>(walker, here, model, predictor, row_steps, in);
-        for (uint32_t i = here; i < width; ++i) lane[i] = 0;
-        for_runs(walker, here, [&](uint32_t offset, const scalar_position& at, uint32_t n) {
-            const Code* from = &element(codes, at);
-            for (uint32_t i = 0; i < n; ++i) lane[offset + i] = from[i];
-        });
-        const auto now = Lanes::load(lane);
+        const auto now = codes_at<Lanes>(walker, here, codes);
         content.add(now, active);
         if (spec.parameter_hash) add_parameters<Lanes>(parameters, models, in, active);
         escapes += Lanes::count(encode_step<Lanes>(state, model, models, now, active, words));

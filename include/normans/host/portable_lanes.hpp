@@ -17,6 +17,23 @@ struct portable_lanes : array_lanes<Width> {
     using base::each;
 
     static values zero() { return {}; }
+    static values broadcast(uint32_t x)
+    {
+        return each([&](uint32_t) { return x; });
+    }
+
+    template <class Code>
+    static values load_codes(const Code* from)
+    {
+        return each([&](uint32_t i) { return uint32_t(from[i]); });
+    }
+
+    template <class Code>
+    static void store_codes(Code* to, const values& x)
+    {
+        for (uint32_t i = 0; i < Width; ++i) to[i] = Code(x[i]);
+    }
+
     static values load(const uint32_t* from)
     {
         return each([&](uint32_t i) { return from[i]; });

@@ -108,6 +108,36 @@ struct fp8_means {
         const bool infinite = (code & 0x7f) == format.largest_finite + 1 && format.has_infinity;
         return bits_to_float((infinite ? infinity_bits : quiet_nan_bits) | (code & 0x80) << 24);
     }
+    void run(scalar_position at, uint32_t n, uint32_t* bits) const
+    {
+        for (uint32_t i = 0; i < n; ++i, ++at.channel) bits[i] = float_to_bits((*this)(at));
+    }
+};
+
+/// Means of a type that is known at run time only. type: bf16, any fp8, or raw8 for fp32.
+struct any_means {
+    const void* data;
+    ptrdiff_t head_stride;
+    ptrdiff_t token_stride;
+    scalar_type type;
+
+    float operator()(const scalar_position& at) const
+    {
+        uint32_t bits;
+        run(at, 1, &bits);
+        return bits_to_float(bits);
+    }
+    void run(const scalar_position& at, uint32_t n, uint32_t* bits) const
+    {
+        if (type == scalar_type::raw8)
+            fp32_means{static_cast<const float*>(data), head_stride, token_stride}.run(at, n, bits);
+        else if (type == scalar_type::bf16)
+            bf16_means{static_cast<const uint16_t*>(data), head_stride, token_stride}.run(at, n,
+                                                                                          bits);
+        else
+            fp8_means{static_cast<const uint8_t*>(data), head_stride, token_stride, type}.run(at, n,
+                                                                                              bits);
+    }
 };
 
 /// One sigma index for all.
@@ -161,8 +191,30 @@ struct variances {
     }
 };
 
+/// Sigma indices per scalar, per channel or one for all: strides 0 where they do not change.
+/// index[scalar * scalar_stride + (head * dim + channel) * channel_stride].
+struct any_sigmas {
+    const uint8_t* index;
+    uint32_t dim;
+    uint32_t scalar_stride;
+    uint32_t channel_stride;
+
+    uint8_t operator()(const scalar_position& at) const
+    {
+        return index[size_t(at.index) * scalar_stride +
+                     (size_t(at.head) * dim + at.channel) * channel_stride];
+    }
+    void run(const scalar_position& at, uint32_t n, uint32_t* out) const
+    {
+        const uint8_t* from = index + size_t(at.index) * scalar_stride +
+                              (size_t(at.head) * dim + at.channel) * channel_stride;
+        const uint32_t stride = scalar_stride + channel_stride;
+        for (uint32_t i = 0; i < n; ++i) out[i] = from[i * stride];
+    }
+};
+
 /// mu' = fma(mu, a, b) per channel, rounded once: a[head * dim + channel]. The scale of an fp8
-/// cache is folded in (a / scale, b / scale). a and b are zero or normal; identity: 1 and -0.0.
+/// cache is folded in (a / scale, b / scale). a and b are zero or normal; identity: 1 and -0.0, or null.
 struct channel_affine {
     const float* a;
     const float* b;
@@ -170,6 +222,7 @@ struct channel_affine {
 
     float operator()(const scalar_position& at, float mean) const
     {
+        if (a == nullptr) return mean;
         const size_t channel = size_t(at.head) * dim + at.channel;
         return bits_to_float(map_mean(float_to_bits(mean), float_to_bits(a[channel]),
                                       float_to_bits(b[channel])));
@@ -203,6 +256,9 @@ view_predictor<Means, Sigmas, Affine> predict(Means means, Sigmas sigmas, Affine
 {
     return {means, sigmas, affine};
 }
+
+/// Views whose kinds are known at run time only: one type, compiled once (see dispatch.hpp).
+using array_predictor = view_predictor<any_means, any_sigmas, channel_affine>;
 
 namespace detail {
 

@@ -20,6 +20,23 @@ struct avx2_vec {
         return _mm256_loadu_si256(reinterpret_cast<const __m256i*>(from));
     }
     static void store(uint32_t* to, u x) { _mm256_storeu_si256(reinterpret_cast<__m256i*>(to), x); }
+    static u load_codes(const uint8_t* from)
+    {
+        return _mm256_cvtepu8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(from)));
+    }
+    static u load_codes(const uint16_t* from)
+    {
+        return _mm256_cvtepu16_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(from)));
+    }
+    static void store_codes(uint16_t* to, u x)
+    {
+        _mm_storeu_si128(reinterpret_cast<__m128i*>(to), pack_16(x));
+    }
+    static void store_codes(uint8_t* to, u x)
+    {
+        const __m128i codes = pack_16(x);
+        _mm_storel_epi64(reinterpret_cast<__m128i*>(to), _mm_packus_epi16(codes, codes));
+    }
     static u set(uint32_t x) { return _mm256_set1_epi32(int(x)); }
     static f set_float(float x) { return _mm256_set1_ps(x); }
 
@@ -132,9 +149,7 @@ struct avx2_vec {
         const uint32_t count = uint32_t(_mm_popcnt_u32(given));
         const u order = _mm256_cvtepu8_epi32(
             _mm_loadl_epi64(reinterpret_cast<const __m128i*>(&tables.compress[given])));
-        const u low = both(_mm256_permutevar8x32_epi32(x, order), set(0xffff));
-        const __m128i packed = _mm_packus_epi32(_mm256_castsi256_si128(low),
-                                                _mm256_extracti128_si256(low, 1));
+        const __m128i packed = pack_16(both(_mm256_permutevar8x32_epi32(x, order), set(0xffff)));
         if (words.holds(8)) {  // what lies below the words is free
             _mm_storeu_si128(reinterpret_cast<__m128i*>(words.next - 16), packed);
         } else {
@@ -150,6 +165,12 @@ struct avx2_vec {
     }
 
 private:
+    // Lanes below 2^16 as words.
+    static __m128i pack_16(u x)
+    {
+        return _mm_packus_epi32(_mm256_castsi256_si128(x), _mm256_extracti128_si256(x, 1));
+    }
+
     struct permutations {
         uint8_t expand[256][8];    // lane -> how many set lanes lie below it
         uint8_t compress[256][8];  // set lanes moved up to the end, in order

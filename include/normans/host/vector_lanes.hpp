@@ -106,6 +106,23 @@ struct vector_lanes {
         return each([&](uint32_t i) { return V::load(from + i * V::width); });
     }
 
+    static values broadcast(uint32_t x)
+    {
+        return each([&](uint32_t) { return V::set(x); });
+    }
+
+    template <class Code>
+    static values load_codes(const Code* from)
+    {
+        return each([&](uint32_t i) { return V::load_codes(from + i * V::width); });
+    }
+
+    template <class Code>
+    static void store_codes(Code* to, const values& x)
+    {
+        for (uint32_t i = 0; i < vectors; ++i) V::store_codes(to + i * V::width, x.v[i]);
+    }
+
     static void store(uint32_t* to, const values& x)
     {
         for (uint32_t i = 0; i < vectors; ++i) V::store(to + i * V::width, x.v[i]);
@@ -236,14 +253,12 @@ struct vector_lanes {
             const u second = V::add(first, V::either(V::less(slot, c1), V::set(1)));
             const u c2 = cdf(model, m, i, second);
             const u start = V::smaller(c1, c2), end = V::larger(c1, c2);
-            const lane_mask good = V::minus(V::less(slot, end),
-                                            V::join(V::less(slot, start), m.is_far.v[i]));
-            const u group = V::smaller(first, second);
             const lane_mask escaped = V::less(slot, V::set(model.scalar.shape.escape_slots));
-            out.start.v[i] = start;
-            out.freq.v[i] = V::sub(end, start);
-            out.code.v[i] = code_of<Model::format.mantissa_bits>(Model::format, m, i, group);
-            out.corrupt.v[i] = V::none();
+            const lane_mask good = V::minus(
+                V::less(slot, end), V::join(V::join(V::less(slot, start), escaped), m.is_far.v[i]));
+            const u group = V::smaller(first, second);
+            set_coded<Model>(m, i, start, V::sub(end, start), group, out);
+            if (V::bits(V::meet(good, active.v[i])) == all_bits) continue;
             finish(model, m, i, escaped, active.v[i], out);
             const uint32_t bad = V::bits(V::minus(active.v[i], V::join(good, escaped)));
             if (bad != 0) {
@@ -274,11 +289,9 @@ struct vector_lanes {
                 V::join(V::less(freq, V::set(1)),
                         V::join(V::less(m.last_group.v[i], group),
                                 V::less(V::set(format.largest_finite), magnitude)));
-            out.start.v[i] = start;
-            out.freq.v[i] = freq;
-            out.code.v[i] =
-                code_of<int(format.mantissa_bits)>(format, m, i, signed_group);
-            out.corrupt.v[i] = V::none();
+            set_coded<Model>(m, i, start, freq, signed_group, out);
+            const lane_mask good = V::minus(active.v[i], V::join(escaped, m.is_far.v[i]));
+            if (V::bits(good) == all_bits) continue;
             finish(model, m, i, escaped, active.v[i], out);
             const uint32_t bad = V::bits(V::meet(active.v[i], m.is_far.v[i]));
             if (bad != 0)
@@ -510,6 +523,22 @@ private:
         }
         boundary = V::smaller(boundary, V::add(m.last_group.v[i], V::set(1)));
         return V::negate_where(V::sign(bits), boundary);
+    }
+
+    static constexpr uint32_t all_bits = uint32_t((uint64_t(1) << V::width) - 1);
+
+    // All lanes as coded in a group with slots of its own.
+    template <class Model>
+    static void set_coded(const models& m, uint32_t i, u start, u freq, u group, intervals& out)
+    {
+        constexpr scalar_format format = Model::format;
+        out.start.v[i] = start;
+        out.freq.v[i] = freq;
+        out.code.v[i] = code_of<int(format.mantissa_bits)>(format, m, i, group);
+        out.raw_bits.v[i] = m.group_bits.v[i];
+        out.raw.v[i] = format.mantissa_bits > 3 ? V::less(V::set(0), m.group_bits.v[i]) : V::none();
+        out.escaped.v[i] = V::none();
+        out.corrupt.v[i] = V::none();
     }
 
     // Escapes and idle lanes, by select.
