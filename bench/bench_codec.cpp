@@ -2,12 +2,13 @@
 // map, row steps, content check and bounds checks on. Names are paths:
 //     decode/rans/e4m3fn/avx2/page-64
 // Counters: bytes/s of decoded data, bits per scalar. A benchmark whose fallback ran fails.
-//     bench_avx2 CACHE.safetensors PROFILE [Google Benchmark's options]
+//     bench_codec CACHE.safetensors PROFILE [Google Benchmark's options]
 
 #include <benchmark/benchmark.h>
 
 #include <cstdio>
 #include <exception>
+#include <memory>
 
 #include "../examples/kv_file/page_coder.hpp"
 
@@ -38,11 +39,10 @@ std::vector<tensor<Code>> load(const safetensors_file& cache, const loaded_profi
     return all;
 }
 
-constexpr auto wanted = normans::default_backend::id;
-
 // All pages of all tensors, once per iteration.
 template <class Code, bool Encode>
-void run(benchmark::State& state, const std::vector<tensor<Code>>& tensors, uint32_t page_tokens)
+void run(benchmark::State& state, const std::vector<tensor<Code>>& tensors, uint32_t page_tokens,
+         normans::backend_id backend)
 {
     struct page {
         std::unique_ptr<page_coder> coder;
@@ -56,13 +56,13 @@ void run(benchmark::State& state, const std::vector<tensor<Code>>& tensors, uint
     for (const tensor<Code>& one : tensors) {
         const page_coder probe(one.entry, one.means, page_tokens, true);
         for (uint64_t p = 0; p < probe.pages(); ++p) {
-            page next{std::make_unique<page_coder>(one.entry, one.means, page_tokens, true), &one, p,
-                      {}, 0};
+            page next{std::make_unique<page_coder>(one.entry, one.means, page_tokens, true),
+                      &one, p, {}, 0};
             next.block.resize(normans::max_encoded_bytes(probe.spec(p)));
             const auto done = next.coder->encode(probe.spec(p), one.codes.data(), p,
-                                                 next.block.data(), next.block.size());
-            if (!done) return state.SkipWithError("encode failed");
-            if (done.mode == normans::block_mode::coded && done.backend != wanted)
+                                                 next.block.data(), next.block.size(), int(backend));
+            if (!done) return state.SkipWithError("the backend cannot run here, or encode failed");
+            if (done.mode == normans::block_mode::coded && done.backend != backend)
                 return state.SkipWithError("a fallback ran");
             next.bytes = done.bytes;
             scalars += normans::count_of(probe.spec(p));
@@ -76,10 +76,12 @@ void run(benchmark::State& state, const std::vector<tensor<Code>>& tensors, uint
             bool good = false;
             if constexpr (Encode) {
                 good = bool(now.coder->encode(now.coder->spec(now.index), now.from->codes.data(),
-                                              now.index, now.block.data(), now.block.size()));
+                                              now.index, now.block.data(), now.block.size(),
+                                              int(backend)));
             } else {
                 back.resize(now.from->codes.size());
-                good = bool(now.coder->decode(now.block.data(), now.bytes, back.data(), now.index));
+                good = bool(now.coder->decode(now.block.data(), now.bytes, back.data(), now.index,
+                                              int(backend)));
             }
             if (!good) return state.SkipWithError("coding failed");
         }
@@ -92,13 +94,17 @@ template <class Code>
 void add(const std::vector<tensor<Code>>& tensors)
 {
     if (tensors.empty()) return;
-    const std::string middle = std::string("/rans/") +
-                               normans::scalar_name(tensors.front().entry.dtype) + "/" +
-                               normans::backend_name(wanted) + "/page-";
-    for (const uint32_t tokens : {16u, 64u, 128u}) {
-        const std::string name = middle + std::to_string(tokens);
-        benchmark::RegisterBenchmark(("decode" + name).c_str(), run<Code, false>, tensors, tokens);
-        benchmark::RegisterBenchmark(("encode" + name).c_str(), run<Code, true>, tensors, tokens);
+    const std::string type = normans::scalar_name(tensors.front().entry.dtype);
+    for (const normans::backend_id backend : {normans::backend_id::portable,
+                                              normans::backend_id::avx2}) {
+        for (const uint32_t tokens : {16u, 64u, 128u}) {
+            const std::string name = "/rans/" + type + "/" + normans::backend_name(backend) +
+                                     "/page-" + std::to_string(tokens);
+            benchmark::RegisterBenchmark(("decode" + name).c_str(), run<Code, false>, tensors,
+                                         tokens, backend);
+            benchmark::RegisterBenchmark(("encode" + name).c_str(), run<Code, true>, tensors,
+                                         tokens, backend);
+        }
     }
 }
 

@@ -38,7 +38,8 @@ functions functions_for(int backend)
     if (backend == best)
         backend = int(has_avx2() ? normans::backend_id::avx2 : normans::backend_id::portable);
 #if NORMANS_DISPATCH_AVX2
-    if (backend == int(normans::backend_id::avx2) && has_avx2()) return {avx2::encode, avx2::decode};
+    if (backend == int(normans::backend_id::avx2) && has_avx2())
+        return {avx2::encode, avx2::decode};
 #endif
     if (backend == int(normans::backend_id::portable)) return {portable::encode, portable::decode};
     return {nullptr, nullptr};

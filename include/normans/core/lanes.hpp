@@ -42,7 +42,6 @@ struct array_lanes {
     {
         return count >= 32 ? ~uint32_t(0) : (uint32_t(1) << count) - 1;
     }
-
     NORMANS_HD static bool any(mask m) { return m != 0; }
 
     NORMANS_HD static values slot(const state& x)
@@ -162,7 +161,6 @@ struct array_lanes {
     {
         return each([&](uint32_t i) { return set >> i & 1 ? value : 0; });
     }
-
     template <class Function>
     NORMANS_HD static values each(Function f)
     {

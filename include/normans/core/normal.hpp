@@ -70,7 +70,7 @@ struct normal_model {
     int sigma_offset;
     const marginal_table* marginal;  // null: escaped codes follow raw
 
-    NORMANS_HD interval escape() const 
+    NORMANS_HD interval escape() const
     {
         return {0, shape.escape_slots, 0, marginal == nullptr ? raw_bits_limit : 0, true, false};
     }

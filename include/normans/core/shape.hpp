@@ -1,7 +1,7 @@
 #pragma once
 // G, the integer CDF of one Gaussian shape over z in [-32768, 32767], that is +-range sigma: 32
 // pieces with straight lines between, so it is monotone by construction. The numbers below are the
-// definition; the formula in format_test.cpp only explains them:
+// definition; the formula in tests/core/shape_test.cpp only explains them:
 //     base[q] = round((total - escape_slots) (F(t) - F(-range)) / (F(range) - F(-range))),
 //     t = range (q - 16) / 16, F the CDF in units of sigma.
 

@@ -1,6 +1,6 @@
 #pragma once
-// Which lane groups run: chosen by what the unit is compiled for, or named by the caller as encode's
-// and decode's first template argument. All give the same bytes.
+// Which lane groups run: chosen by what the unit is compiled for, or named by the caller as
+// encode's and decode's first template argument. All give the same bytes.
 
 #include "block.hpp"
 #include "guess.hpp"

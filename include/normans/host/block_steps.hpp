@@ -4,6 +4,7 @@
 
 #include "../core/rans_step.hpp"
 #include "block.hpp"
+#include "row_scale.hpp"
 
 namespace normans {
 inline namespace NORMANS_NAMESPACE {

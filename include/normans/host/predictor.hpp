@@ -114,8 +114,10 @@ struct fp8_means {
     }
 };
 
-/// Means of a type that is known at run time only. type: bf16, any fp8, or raw8 for fp32.
+/// Means of a type that is known at run time only: bf16, any fp8 type, or fp32.
 struct any_means {
+    static constexpr scalar_type fp32 = scalar_type::raw8;  // no code is that wide
+
     const void* data;
     ptrdiff_t head_stride;
     ptrdiff_t token_stride;
@@ -129,7 +131,7 @@ struct any_means {
     }
     void run(const scalar_position& at, uint32_t n, uint32_t* bits) const
     {
-        if (type == scalar_type::raw8)
+        if (type == fp32)
             fp32_means{static_cast<const float*>(data), head_stride, token_stride}.run(at, n, bits);
         else if (type == scalar_type::bf16)
             bf16_means{static_cast<const uint16_t*>(data), head_stride, token_stride}.run(at, n,
@@ -214,7 +216,8 @@ struct any_sigmas {
 };
 
 /// mu' = fma(mu, a, b) per channel, rounded once: a[head * dim + channel]. The scale of an fp8
-/// cache is folded in (a / scale, b / scale). a and b are zero or normal; identity: 1 and -0.0, or null.
+/// cache is folded in (a / scale, b / scale). a and b are zero or normal; identity: 1 and -0.0,
+/// or null pointers.
 struct channel_affine {
     const float* a;
     const float* b;

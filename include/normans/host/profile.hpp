@@ -1,22 +1,13 @@
 #pragma once
-// What calibration leaves behind: per (target, layer, k or v) the sigma indices, the affine map and,
+// What calibration leaves behind: per (target, layer, k or v) sigma indices, the affine map and,
 // for the mixture with a marginal, its table. Bytes in, bytes out; files are the caller's business.
 // The bytes end in a 64-bit hash of all before it: the check against damage and the profile's
-// fingerprint at once. Every length is checked against the bytes left before memory is taken.
-//
-//      0  u64  magic "NORMPROF"           20  u16  bytes of `model`
-//      8  u32  profile_version            22  u16  bytes of `predictor`
-//     12  u32  bytes of the whole profile 24  the two texts, then per tensor:
-//     16  u32  tensors
-//          0  u8   scalar_type             8  u32  heads
-//          1  u8   kind: 0 k, 1 v         12  u32  dim
-//          2  u8   shape_id               16  i32  sigma_offset
-//          3  u8   1 if a marginal follows 20 f32  scale
-//          4  u32  layer                  24  u8   plain_sigma[heads * dim]
-//             u8   affine_sigma[...]          f32  affine_a[...]
-//             f32  affine_b[...]              u16  marginal[256] if flagged
+// fingerprint at once. Tensors ascend by (layer, kind, type), so a profile has one form.
+// Every length is checked against the bytes left before memory is taken.
 
 #include <string>
+#include <tuple>
+#include <utility>
 #include <vector>
 
 #include "../core/float_bits.hpp"
@@ -28,7 +19,7 @@
 #include "../wire/header.hpp"
 
 namespace normans {
-inline namespace v0 {
+inline namespace NORMANS_NAMESPACE {
 
 constexpr uint32_t profile_version = 0;
 
@@ -57,6 +48,12 @@ struct profile {
     std::vector<tensor_profile> tensors;
 };
 
+/// The order of tensors in a profile.
+inline bool precedes(const tensor_profile& a, const tensor_profile& b) noexcept
+{
+    return std::tie(a.layer, a.kind, a.dtype) < std::tie(b.layer, b.kind, b.dtype);
+}
+
 /// The entry of a tensor, or null.
 inline const tensor_profile* find_tensor(const profile& from, uint32_t layer, kv_kind kind,
                                          scalar_type dtype) noexcept
@@ -71,6 +68,18 @@ inline float inverse_scale(float scale) noexcept { return float(1.0 / double(sca
 
 namespace detail {
 
+//      0  u64  magic "NORMPROF"           20  u16  bytes of `model`
+//      8  u32  profile_version            22  u16  bytes of `predictor`
+//     12  u32  bytes of the whole profile 24  the two texts, then per tensor:
+//     16  u32  tensors
+//          0  u8   scalar_type             8  u32  heads
+//          1  u8   kind: 0 k, 1 v         12  u32  dim
+//          2  u8   shape_id               16  i32  sigma_offset
+//          3  u8   1 if a marginal follows 20 f32  scale
+//          4  u32  layer                  24  u8   plain_sigma[heads * dim]
+//             u8   affine_sigma[...]          f32  affine_a[...]
+//             f32  affine_b[...]              u16  marginal[256] if flagged
+//     and behind the last tensor u64 fingerprint. Nothing is aligned.
 constexpr size_t profile_head_bytes = 24;
 constexpr size_t tensor_head_bytes = 24;
 constexpr size_t bytes_per_channel = 10;
@@ -195,8 +204,8 @@ struct [[nodiscard]] profile_bytes {
     uint64_t fingerprint = 0;
 };
 
-/// bad_argument where a tensor occurs twice, a text or the whole is too long; what check_tensor
-/// finds otherwise. Equal profiles give equal bytes.
+/// bad_argument where tensors do not ascend, or a text or the whole is too long; otherwise what
+/// check_tensor finds. Equal profiles give equal bytes.
 inline profile_bytes serialize_profile(const profile& from)
 {
     profile_bytes result;
@@ -213,10 +222,11 @@ inline profile_bytes serialize_profile(const profile& from)
     out.u16(uint32_t(from.predictor.size()));
     out.bytes(from.model.data(), from.model.size());
     out.bytes(from.predictor.data(), from.predictor.size());
+    const tensor_profile* previous = nullptr;
     for (const tensor_profile& tensor : from.tensors) {
         result.code = detail::check_tensor(tensor);
-        if (find_tensor(from, tensor.layer, tensor.kind, tensor.dtype) != &tensor)
-            result.code = status::bad_argument;
+        if (previous != nullptr && !precedes(*previous, tensor)) result.code = status::bad_argument;
+        previous = &tensor;
         if (result.code != status::ok) return result;
         out.u8(uint32_t(tensor.dtype));
         out.u8(uint32_t(tensor.kind));
@@ -286,7 +296,7 @@ inline parsed_profile parse_profile(const uint8_t* data, size_t bytes)
         tensor_profile tensor;
         const status code = detail::read_tensor(from, tensor);
         if (code != status::ok) return fail(code);
-        if (find_tensor(result.value, tensor.layer, tensor.kind, tensor.dtype) != nullptr)
+        if (i != 0 && !precedes(result.value.tensors.back(), tensor))
             return fail(status::bad_header);
         result.value.tensors.push_back(std::move(tensor));
     }
@@ -294,5 +304,5 @@ inline parsed_profile parse_profile(const uint8_t* data, size_t bytes)
     return result;
 }
 
-}  // namespace v0
+}  // namespace NORMANS_NAMESPACE
 }  // namespace normans

@@ -4,6 +4,8 @@
 
 #include <immintrin.h>
 
+#include <cstring>
+
 #include "../core/stream.hpp"
 
 namespace normans {

@@ -1,0 +1,43 @@
+#pragma once
+// The five commands, as main() calls them: options in, exit status out. Errors are thrown.
+
+#include "cache.hpp"
+
+namespace kv_file {
+
+struct calibrate_options {
+    std::string input;
+    std::string profile;
+    std::string means;  // empty: in the input
+    target_choice targets;
+    normans::shape_id shape = normans::shape_id::gaussian;
+};
+
+struct compress_options {
+    std::string input;
+    std::string output;
+    std::string profile;
+    std::string means;
+    std::string report;
+    target_choice targets;
+    uint32_t page_tokens = 64;
+    uint32_t lanes = 0;
+    bool affine = true;
+    bool row_scale = true;
+    bool baselines = false;
+};
+
+struct decode_options {
+    std::string coded;
+    std::string cache;  // decompress: to be written; verify: to be compared with
+    std::string profile;
+    std::string means;
+};
+
+int calibrate(const calibrate_options& options);
+int compress(const compress_options& options);
+int decompress(const decode_options& options);
+int verify(const decode_options& options);
+int info(const std::string& path);
+
+}  // namespace kv_file

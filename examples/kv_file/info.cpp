@@ -1,0 +1,96 @@
+// normans_kv info: what a .nkv file says about itself, without profile or means.
+
+#include <cstdio>
+
+#include "commands.hpp"
+#include "container.hpp"
+
+namespace kv_file {
+namespace {
+
+struct block_counts {
+    uint64_t modes[4] = {};
+    uint64_t row_scaled = 0;
+    uint64_t bytes = 0;
+
+    void add(const block_counts& other)
+    {
+        for (int mode = 0; mode < 4; ++mode) modes[mode] += other.modes[mode];
+        row_scaled += other.row_scaled;
+        bytes += other.bytes;
+    }
+};
+
+void print_counts(const std::string& name, const char* what, const block_counts& counts)
+{
+    const auto number = [](uint64_t value) { return static_cast<unsigned long long>(value); };
+    std::printf("%-18s %-8s %12llu %7llu %6llu %9llu %10llu %11llu\n", name.c_str(), what,
+                number(counts.bytes), number(counts.modes[0]), number(counts.modes[1]),
+                number(counts.modes[2]), number(counts.modes[3]), number(counts.row_scaled));
+}
+
+// Walks a tensor's blocks by their headers.
+block_counts count_blocks(const std::string& path, const std::vector<uint8_t>& bytes,
+                          const container_head& head, const tensor_record& record, target what,
+                          size_t& at)
+{
+    block_counts counts;
+    for (uint64_t page = 0; page < pages_of(record.shape, head.page_tokens); ++page) {
+        const uint32_t tokens = tokens_of_page(record.shape, head.page_tokens, page);
+        normans::block_header header;
+        normans::status code =
+            normans::read_block_header(bytes.data() + at, bytes.size() - at, header);
+        uint64_t end = 0;
+        if (code == normans::status::ok) {
+            end = normans::layout_of(header, tokens).end;
+            if (header.dtype != record.dtype(what)) code = normans::status::wrong_dtype;
+            else if (header.count != record.shape.channels() * tokens)
+                code = normans::status::wrong_count;
+            else if (end > bytes.size() - at) code = normans::status::truncated;
+        }
+        if (code != normans::status::ok)
+            fail(path, ": damaged: ", tensor_name(record.key, target_name(what)), ", page ", page,
+                 " (", normans::status_name(code), ")");
+        ++counts.modes[size_t(header.mode)];
+        counts.row_scaled += (header.flags & normans::has_row_steps) != 0 ? 1 : 0;
+        counts.bytes += end;
+        at += size_t(end);
+    }
+    return counts;
+}
+
+}  // namespace
+
+int info(const std::string& path)
+{
+    const std::vector<uint8_t> bytes = read_file(path);
+    const container_head head = read_head(path, bytes);
+    size_t at = head_bytes(head).size();
+    std::printf("%s: %zu bytes, head %zu bytes, pages of %u tokens, affine map %s, profile "
+                "%016llx\n",
+                path.c_str(), bytes.size(), at, head.page_tokens, head.affine ? "on" : "off",
+                static_cast<unsigned long long>(head.profile_fingerprint));
+    std::printf("%-18s %-8s %12s %7s %6s %9s %10s %11s\n", "tensor", "type", "bytes", "coded",
+                "raw", "constant", "predicted", "row-scaled");
+    block_counts total, layer;
+    for (size_t i = 0; i < head.tensors.size(); ++i) {
+        const tensor_record& record = head.tensors[i];
+        for (const target what : {target::fp8, target::bf16}) {
+            if (!record.has(what)) continue;
+            const block_counts counts = count_blocks(path, bytes, head, record, what, at);
+            print_counts(tensor_name(record.key, target_name(what)),
+                         normans::scalar_name(record.dtype(what)), counts);
+            layer.add(counts);
+        }
+        if (i + 1 < head.tensors.size() && head.tensors[i + 1].key.first == record.key.first)
+            continue;
+        print_counts("layer " + std::to_string(record.key.first), "", layer);
+        total.add(layer);
+        layer = {};
+    }
+    if (at != bytes.size()) fail(path, ": damaged: bytes behind the last block");
+    print_counts("total", "", total);
+    return 0;
+}
+
+}  // namespace kv_file

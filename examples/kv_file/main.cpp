@@ -1,0 +1,119 @@
+// normans_kv: real KV caches as files. One line on stderr and exit status 2 for every error,
+// 1 where verify finds a difference.
+
+#include <cstdio>
+#include <functional>
+#include <map>
+
+#include <CLI/CLI.hpp>
+
+#include "commands.hpp"
+
+namespace {
+
+// Texts of other people's files may hold anything; an error stays one line.
+void print_error(std::string text)
+{
+    for (char& c : text)
+        if (static_cast<unsigned char>(c) < 0x20) c = ' ';
+    std::fprintf(stderr, "normans_kv: %s\n", text.c_str());
+}
+
+int run(int argc, char** argv)
+{
+    using namespace kv_file;
+    CLI::App app{"Lossless compression of KV caches in safetensors files"};
+    app.require_subcommand(1);
+    std::function<int()> command;
+
+    const std::map<std::string, target_choice> targets = {
+        {"fp8", {true, false}}, {"bf16", {false, true}}, {"all", {true, true}}};
+    const std::map<std::string, normans::shape_id> shapes = {
+        {"gaussian", normans::shape_id::gaussian},
+        {"mixture", normans::shape_id::mixture},
+        {"mixture-marginal", normans::shape_id::mixture_marginal}};
+    std::string target_text = "all", shape_text = "gaussian";
+
+    calibrate_options calibrating;
+    CLI::App* calibrate_app = app.add_subcommand("calibrate", "fit a profile to a cache");
+    calibrate_app->add_option("CALIB", calibrating.input, "cache, .safetensors")->required();
+    calibrate_app->add_option("--profile", calibrating.profile, "profile to write")->required();
+    calibrate_app->add_option("--mu", calibrating.means, "file with the means, if not CALIB");
+    calibrate_app->add_option("--target", target_text, "fp8, bf16 or all")
+        ->check(CLI::IsMember(targets));
+    calibrate_app->add_option("--shape", shape_text, "gaussian, mixture or mixture-marginal")
+        ->check(CLI::IsMember(shapes));
+    calibrate_app->callback([&] {
+        calibrating.targets = targets.at(target_text);
+        calibrating.shape = shapes.at(shape_text);
+        command = [&] { return calibrate(calibrating); };
+    });
+
+    compress_options compressing;
+    CLI::App* compress_app = app.add_subcommand("compress", "code a cache");
+    compress_app->add_option("IN", compressing.input, "cache, .safetensors")->required();
+    compress_app->add_option("OUT", compressing.output, "coded file, .nkv")->required();
+    compress_app->add_option("--profile", compressing.profile, "profile")->required();
+    compress_app->add_option("--mu", compressing.means, "file with the means, if not IN");
+    compress_app->add_option("--target", target_text, "fp8, bf16 or all")
+        ->check(CLI::IsMember(targets));
+    compress_app->add_option("--page-tokens", compressing.page_tokens, "tokens per block (64)")
+        ->check(CLI::Range(1, 0x7fffffff));
+    compress_app->add_option("--lanes", compressing.lanes, "1, 8, 16, 32; 0: by the block's size")
+        ->check(CLI::IsMember({0, 1, 8, 16, 32}));
+    compress_app->add_flag("!--no-affine", compressing.affine, "leave the means as they are");
+    compress_app->add_flag("!--no-row-scale", compressing.row_scale, "no step per token");
+    compress_app->add_flag("--baselines", compressing.baselines, "compare with zstd and entropy");
+    compress_app->add_option("--json", compressing.report, "report to write");
+    compress_app->callback([&] {
+        compressing.targets = targets.at(target_text);
+        command = [&] { return compress(compressing); };
+    });
+
+    decode_options decompressing;
+    CLI::App* decompress_app = app.add_subcommand("decompress", "decode a coded file");
+    decompress_app->add_option("OUT", decompressing.coded, "coded file, .nkv")->required();
+    decompress_app->add_option("BACK", decompressing.cache, "cache to write")->required();
+    decompress_app->add_option("--profile", decompressing.profile, "profile")->required();
+    decompress_app->add_option("--mu", decompressing.means, "file with the means");
+    decompress_app->callback([&] { command = [&] { return decompress(decompressing); }; });
+
+    decode_options verifying;
+    CLI::App* verify_app = app.add_subcommand("verify", "compare a coded file with its cache");
+    verify_app->add_option("IN", verifying.cache, "cache, .safetensors")->required();
+    verify_app->add_option("OUT", verifying.coded, "coded file, .nkv")->required();
+    verify_app->add_option("--profile", verifying.profile, "profile")->required();
+    verify_app->add_option("--mu", verifying.means, "file with the means, if not IN");
+    verify_app->callback([&] { command = [&] { return verify(verifying); }; });
+
+    std::string coded;
+    CLI::App* info_app = app.add_subcommand("info", "say what a coded file holds");
+    info_app->add_option("OUT", coded, "coded file, .nkv")->required();
+    info_app->callback([&] { command = [&] { return info(coded); }; });
+
+    try {
+        app.parse(argc, argv);
+    } catch (const CLI::CallForHelp& help) {
+        return app.exit(help);
+    } catch (const CLI::CallForAllHelp& help) {
+        return app.exit(help);
+    } catch (const CLI::ParseError& error) {
+        print_error(error.what());
+        return 2;
+    }
+    return command();
+}
+
+}  // namespace
+
+int main(int argc, char** argv)
+{
+    try {
+        return run(argc, argv);
+    } catch (const std::bad_alloc&) {
+        print_error("not enough memory");
+    } catch (const std::exception& error) {
+        print_error(error.what());
+    }
+    return 2;
+}

@@ -1,0 +1,141 @@
+#pragma once
+// One tensor of one target, page by page: which spec, which parameters, which slice of memory.
+// A page is `page_tokens` tokens of all heads: a box (heads, tokens, dim) in [tokens, heads, dim].
+
+#include <vector>
+
+#include <normans/dispatch.hpp>
+
+#include "container.hpp"
+
+namespace kv_file {
+
+class page_coder {
+public:
+    page_coder(const normans::tensor_profile& profile, const mean_tensor& means,
+               uint32_t page_tokens, bool affine)
+        : profile_(profile), means_(means), page_tokens_(page_tokens), sigma_(profile.plain_sigma)
+    {
+        if (affine) {
+            sigma_ = profile.affine_sigma;
+            a_ = profile.affine_a;
+            b_ = profile.affine_b;
+        } else {
+            a_.assign(sigma_.size(), normans::inverse_scale(profile.scale));
+            b_.assign(sigma_.size(), -0.0f);
+        }
+        if (!profile.marginal.empty() &&
+            normans::make_marginal(profile.marginal.data(), marginal_) != normans::status::ok)
+            fail("the profile holds a marginal that is none");
+    }
+
+    page_coder(const page_coder&) = delete;  // specs point to marginal_
+    page_coder& operator=(const page_coder&) = delete;
+
+    uint64_t pages() const { return pages_of(means_.shape, page_tokens_); }
+
+    /// As a decoder needs it; an encoder adds lanes and says whether rows may be scaled.
+    normans::block_spec spec(uint64_t page) const
+    {
+        normans::block_spec spec;
+        spec.dtype = profile_.dtype;
+        spec.heads = means_.shape.heads;
+        spec.tokens = tokens_of_page(means_.shape, page_tokens_, page);
+        spec.dim = means_.shape.dim;
+        spec.sigma_offset = profile_.sigma_offset;
+        spec.shape = profile_.shape;
+        spec.marginal = profile_.marginal.empty() ? nullptr : &marginal_;
+        spec.row_scale = true;
+        return spec;
+    }
+
+    /// Where a page starts, in scalars of the tensor.
+    size_t start(uint64_t page) const
+    {
+        return size_t(page * page_tokens_ * means_.shape.channels());
+    }
+
+    template <class Code>
+    normans::box_view<Code> box(Code* codes, uint64_t page) const
+    {
+        return {codes + start(page), head_stride(), token_stride()};
+    }
+
+    template <class Code>
+    normans::encode_result encode(const normans::block_spec& spec, const Code* codes, uint64_t page,
+                                  uint8_t* out, size_t capacity,
+                                  int backend = normans_dispatch::best) const
+    {
+        return normans::dispatch::encode(spec, box(codes, page), predictor(page), out, capacity,
+                                         backend);
+    }
+
+    template <class Code>
+    normans::decode_result decode(const uint8_t* block, size_t bytes, Code* codes,
+                                  uint64_t page, int backend = normans_dispatch::best) const
+    {
+        return normans::dispatch::decode(spec(page), block, bytes, predictor(page),
+                                         box(codes, page), backend);
+    }
+
+    /// A channel's parameters, for reports.
+    uint8_t sigma_index(size_t channel) const { return sigma_[channel]; }
+    float a(size_t channel) const { return a_[channel]; }
+    float b(size_t channel) const { return b_[channel]; }
+
+private:
+    std::ptrdiff_t head_stride() const { return std::ptrdiff_t(means_.shape.dim); }
+    std::ptrdiff_t token_stride() const { return std::ptrdiff_t(means_.shape.channels()); }
+
+    normans::array_predictor predictor(uint64_t page) const
+    {
+        const bool wide = !means_.fp32.empty();
+        const void* first = wide ? static_cast<const void*>(means_.fp32.data() + start(page))
+                                 : means_.bf16.data() + start(page);
+        const scalar_type type = wide ? normans::any_means::fp32 : scalar_type::bf16;
+        return {{first, head_stride(), token_stride(), type},
+                {sigma_.data(), means_.shape.dim, 0, 1},
+                {a_.data(), b_.data(), means_.shape.dim}};
+    }
+
+    const normans::tensor_profile& profile_;
+    const mean_tensor& means_;
+    uint32_t page_tokens_;
+    std::vector<uint8_t> sigma_;
+    std::vector<float> a_;
+    std::vector<float> b_;
+    normans::marginal_table marginal_{};
+};
+
+/// The profile's entry for a tensor, or one line that says what does not fit.
+inline const normans::tensor_profile& profile_entry(const normans::profile& profile,
+                                                    const std::string& path, cache_key key,
+                                                    scalar_type dtype, const geometry& shape)
+{
+    const char* what = normans::code_bytes(dtype) == 1 ? "fp8" : "bf16";
+    const normans::tensor_profile* entry =
+        normans::find_tensor(profile, key.first, key.second, dtype);
+    if (entry == nullptr)
+        fail(path, ": no entry for ", tensor_name(key, what), " as ", normans::scalar_name(dtype));
+    if (entry->heads != shape.heads || entry->dim != shape.dim)
+        fail(path, ": ", tensor_name(key, what), " has ", entry->heads, " heads of ", entry->dim,
+             " in the profile, ", shape.heads, " of ", shape.dim, " in the cache");
+    return *entry;
+}
+
+struct loaded_profile {
+    normans::profile value;
+    uint64_t fingerprint = 0;
+    size_t bytes = 0;
+};
+
+inline loaded_profile load_profile(const std::string& path)
+{
+    const std::vector<uint8_t> bytes = read_file(path);
+    normans::parsed_profile parsed = normans::parse_profile(bytes.data(), bytes.size());
+    if (parsed.code != normans::status::ok)
+        fail(path, ": not a sound profile (", normans::status_name(parsed.code), ")");
+    return {std::move(parsed.value), parsed.fingerprint, bytes.size()};
+}
+
+}  // namespace kv_file

@@ -1,0 +1,122 @@
+#pragma once
+// What a run measured, as a table for people and as JSON for programs. Sums of bytes, bits and
+// seconds are kept; ratios and rates are made when they are shown.
+
+#include <cstdio>
+#include <string>
+#include <vector>
+
+#include <nlohmann/json.hpp>
+
+#include <unistd.h>
+
+namespace kv_file {
+
+struct measurement {
+    double scalars = 0;
+    double raw_bytes = 0;
+    double coded_bytes = 0;
+    double model_bits = 0;
+    double encode_seconds = 0;
+    double decode_seconds = 0;
+    double escapes = 0;
+    double blocks[4] = {};  // by block_mode
+    double row_scaled_blocks = 0;
+    bool exact = true;
+    double bytewise_bits = 0;  // baselines, if asked for
+    double zstd19_bytes = 0;
+
+    void add(const measurement& other)
+    {
+        scalars += other.scalars;
+        raw_bytes += other.raw_bytes;
+        coded_bytes += other.coded_bytes;
+        model_bits += other.model_bits;
+        encode_seconds += other.encode_seconds;
+        decode_seconds += other.decode_seconds;
+        escapes += other.escapes;
+        for (int mode = 0; mode < 4; ++mode) blocks[mode] += other.blocks[mode];
+        row_scaled_blocks += other.row_scaled_blocks;
+        exact = exact && other.exact;
+        bytewise_bits += other.bytewise_bits;
+        zstd19_bytes += other.zstd19_bytes;
+    }
+
+    static double over(double a, double b) { return b > 0 ? a / b : 0; }
+    double bits_per_scalar() const { return over(8 * coded_bytes, scalars); }
+    double model_bits_per_scalar() const { return over(model_bits, scalars); }
+    double ratio() const { return over(raw_bytes, coded_bytes); }
+    double encode_mb_s() const { return over(raw_bytes / 1e6, encode_seconds); }
+    double decode_mb_s() const { return over(raw_bytes / 1e6, decode_seconds); }
+
+    nlohmann::ordered_json to_json(bool baselines) const
+    {
+        nlohmann::ordered_json json = {
+            {"scalars", std::uint64_t(scalars)},
+            {"raw_bytes", std::uint64_t(raw_bytes)},
+            {"coded_bytes", std::uint64_t(coded_bytes)},
+            {"bits_per_scalar", bits_per_scalar()},
+            {"model_bits_per_scalar", model_bits_per_scalar()},
+            {"ratio", ratio()},
+            {"exact", exact},
+            {"encode_mb_s", encode_mb_s()},
+            {"decode_mb_s", decode_mb_s()},
+            {"escapes", std::uint64_t(escapes)},
+            {"blocks",
+             {{"coded", std::uint64_t(blocks[0])},
+              {"raw", std::uint64_t(blocks[1])},
+              {"constant", std::uint64_t(blocks[2])},
+              {"predicted", std::uint64_t(blocks[3])},
+              {"row_scaled", std::uint64_t(row_scaled_blocks)}}}};
+        if (baselines) {
+            json["bytewise_entropy_bits_per_scalar"] = over(bytewise_bits, scalars);
+            json["bytewise_entropy_ratio"] = over(raw_bytes, bytewise_bits / 8);
+            json["zstd19_bits_per_scalar"] = over(8 * zstd19_bytes, scalars);
+            json["zstd19_ratio"] = over(raw_bytes, zstd19_bytes);
+        }
+        return json;
+    }
+};
+
+inline void print_table_head()
+{
+    std::printf("%-11s %-6s %11s %11s %8s %8s %7s %6s %9s %9s\n", "tensor", "target", "raw bytes",
+                "coded bytes", "bits", "model", "ratio", "exact", "enc MB/s", "dec MB/s");
+}
+
+inline void print_row(const std::string& name, const char* target, const measurement& m)
+{
+    std::printf("%-11s %-6s %11.0f %11.0f %8.4f %8.4f %6.2fx %6s %9.1f %9.1f\n", name.c_str(),
+                target, m.raw_bytes, m.coded_bytes, m.bits_per_scalar(), m.model_bits_per_scalar(),
+                m.ratio(), m.exact ? "yes" : "NO", m.encode_mb_s(), m.decode_mb_s());
+}
+
+/// A bar on stderr, if that is a terminal.
+class progress_bar {
+public:
+    explicit progress_bar(double total) : total_(total), shown_(::isatty(STDERR_FILENO) != 0) {}
+    progress_bar(const progress_bar&) = delete;
+    progress_bar& operator=(const progress_bar&) = delete;
+    ~progress_bar()
+    {
+        if (shown_) std::fprintf(stderr, "\r\033[K");
+    }
+
+    void advance(double amount)
+    {
+        done_ += amount;
+        const int percent = total_ > 0 ? int(100 * done_ / total_) : 100;
+        if (!shown_ || percent == percent_) return;
+        percent_ = percent;
+        const std::string bar(std::size_t(percent / 2), '#');
+        std::fprintf(stderr, "\r[%-50s] %3d %%", bar.c_str(), percent);
+    }
+
+private:
+    double total_;
+    double done_ = 0;
+    int percent_ = -1;
+    bool shown_;
+};
+
+}  // namespace kv_file

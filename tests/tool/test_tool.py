@@ -1,0 +1,523 @@
+#!/usr/bin/env python3
+"""Tests of normans_kv from outside: files in, files and exit statuses out. Standard library only.
+
+    NORMANS_KV=build/dev/examples/normans_kv python3 tests/tool/test_tool.py
+"""
+
+import bisect
+import json
+import os
+import pathlib
+import random
+import struct
+import subprocess
+import tempfile
+import unittest
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+TOOL = os.environ.get("NORMANS_KV", str(ROOT / "build/dev/examples/normans_kv"))
+DATA = ROOT / "examples/data"
+
+
+def run(*arguments):
+    return subprocess.run([TOOL, *map(str, arguments)], capture_output=True, text=True)
+
+
+def read_safetensors(path):
+    data = pathlib.Path(path).read_bytes()
+    (length,) = struct.unpack_from("<Q", data)
+    header = json.loads(data[8 : 8 + length])
+    metadata = header.pop("__metadata__", {})
+    tensors = {}
+    for name, entry in header.items():
+        begin, end = entry["data_offsets"]
+        tensors[name] = (entry["dtype"], entry["shape"], data[8 + length :][begin:end])
+    return tensors, metadata
+
+
+def write_safetensors(path, tensors, metadata=None):
+    header, offset = {}, 0
+    if metadata:
+        header["__metadata__"] = metadata
+    for name, (dtype, shape, data) in tensors.items():
+        header[name] = {"dtype": dtype, "shape": shape,
+                        "data_offsets": [offset, offset + len(data)]}
+        offset += len(data)
+    text = json.dumps(header).encode()
+    with open(path, "wb") as out:
+        out.write(struct.pack("<Q", len(text)) + text)
+        for _, _, data in tensors.values():
+            out.write(data)
+
+
+def bf16(value):
+    (bits,) = struct.unpack("<I", struct.pack("<f", value))
+    return (bits + 0x7FFF + (bits >> 16 & 1)) >> 16 & 0xFFFF
+
+
+def bf16_value(code):
+    return struct.unpack("<f", struct.pack("<I", code << 16))[0]
+
+
+def e4m3_value(code):
+    exponent, fraction = code >> 3 & 15, code & 7
+    return (fraction / 512) if exponent == 0 else (1 + fraction / 8) * 2.0 ** (exponent - 7)
+
+
+E4M3 = [e4m3_value(code) for code in range(127)]
+
+
+def e4m3(value):
+    size = abs(value)
+    above = min(bisect.bisect_left(E4M3, size), 126)
+    if above and size - E4M3[above - 1] < E4M3[above] - size:
+        above -= 1
+    return above | (128 if value < 0 else 0)
+
+
+def pack16(codes):
+    return struct.pack(f"<{len(codes)}H", *codes)
+
+
+def make_cache(shapes, tokens, seed=1):
+    """shapes: {(layer, kind): (heads, dim)}. A mean plus noise that grows with the channel."""
+    source = random.Random(seed)
+    tensors = {}
+    for (layer, kind), (heads, dim) in shapes.items():
+        means, values = [], []
+        for _ in range(tokens):
+            for channel in range(heads * dim):
+                mean = bf16_value(bf16(source.gauss(channel % 5 - 2, 1 + channel % 3)))
+                means.append(mean)
+                values.append(bf16_value(bf16(source.gauss(mean, 0.01 * (1 + channel)))))
+        scale = struct.unpack("<f", struct.pack("<f", max(map(abs, values), default=1) / 448))[0]
+        shape, prefix = [tokens, heads, dim], f"layers.{layer}.{kind}."
+        tensors[prefix + "fp8"] = ("F8_E4M3", shape, bytes(e4m3(v / scale) for v in values))
+        tensors[prefix + "bf16"] = ("BF16", shape, pack16([bf16(v) for v in values]))
+        tensors[prefix + "mu"] = ("BF16", shape, pack16([bf16(m) for m in means]))
+        tensors[prefix + "scale"] = ("F32", [1], struct.pack("<f", scale))
+    return tensors
+
+
+def targets_of(tensors):
+    return {name: t for name, t in tensors.items() if name.endswith((".fp8", ".bf16"))}
+
+
+class ToolTest(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.dir = pathlib.Path(folder.name)
+
+    def path(self, name):
+        return self.dir / name
+
+    def good(self, *arguments):
+        result = run(*arguments)
+        self.assertEqual(result.returncode, 0, result.stderr)
+        self.assertEqual(result.stderr, "")
+        return result.stdout
+
+    def bad(self, *arguments, says="", output=None):
+        """Exit status 2, one line on stderr, and no output file nor a part of one."""
+        before = sorted(os.listdir(self.dir))
+        result = run(*arguments)
+        self.assertEqual(result.returncode, 2, (arguments, result.stdout, result.stderr))
+        self.assertEqual(len(result.stderr.splitlines()), 1, result.stderr)
+        self.assertTrue(result.stderr.startswith("normans_kv: "), result.stderr)
+        self.assertIn(says, result.stderr)
+        if output is not None:
+            self.assertFalse(pathlib.Path(output).exists())
+        self.assertEqual(sorted(os.listdir(self.dir)), before)
+        return result.stderr
+
+    def small_job(self, shapes=None, tokens=9, **metadata):
+        """A cache, its profile and its .nkv in self.dir."""
+        tensors = make_cache(shapes or {(0, "k"): (2, 8), (0, "v"): (2, 8)}, tokens)
+        write_safetensors(self.path("in.safetensors"), tensors, metadata)
+        self.good("calibrate", self.path("in.safetensors"), "--profile", self.path("p"))
+        self.good("compress", self.path("in.safetensors"), self.path("out.nkv"),
+                  "--profile", self.path("p"), "--page-tokens", 4)
+        return tensors
+
+
+class RoundTrip(ToolTest):
+    def round_trip(self, tensors, *compress_options, calibrate=(), metadata=None, mu=None):
+        cache, coded, back = (self.path(n) for n in ("in.safetensors", "out.nkv", "back"))
+        write_safetensors(cache, tensors, metadata)
+        means = ()
+        if mu is not None:
+            write_safetensors(self.path("mu.safetensors"), mu)
+            means = ("--mu", self.path("mu.safetensors"))
+        common = ("--profile", self.path("p"), *means)
+        self.good("calibrate", cache, *common, *calibrate)
+        self.good("compress", cache, coded, *common, *compress_options)
+        self.good("verify", cache, coded, *common)
+        self.good("decompress", coded, back, "--profile", self.path("p"), "--mu",
+                  self.path("mu.safetensors") if mu is not None else cache)
+        self.good("info", coded)
+        returned, _ = read_safetensors(back)
+        return returned
+
+    def test_slice(self):
+        cache, coded, back = DATA / "test-slice.safetensors", self.path("o"), self.path("b")
+        profile = ("--profile", DATA / "smollm2-135m.profile")
+        report = self.path("r.json")
+        out = self.good("compress", cache, coded, *profile, "--json", report)
+        self.assertIn("29.v", out)
+        self.good("verify", cache, coded, *profile)
+        self.good("decompress", coded, back, *profile, "--mu", cache)
+        original, metadata = read_safetensors(cache)
+        returned, back_metadata = read_safetensors(back)
+        self.assertEqual(returned, targets_of(original))
+        self.assertEqual(back_metadata["model"], metadata["model"])
+        rates = json.loads(report.read_text())["targets"]
+        self.assertLess(rates["fp8"]["bits_per_scalar"], 2.45)
+        self.assertLess(rates["bf16"]["bits_per_scalar"], 6.23)
+
+    def test_slice_calibrated_on_the_slice(self):
+        cache = DATA / "test-slice.safetensors"
+        self.good("calibrate", DATA / "calib-slice.safetensors", "--profile", self.path("p"))
+        self.good("compress", cache, self.path("o"), "--profile", self.path("p"))
+        self.good("verify", cache, self.path("o"), "--profile", self.path("p"))
+
+    def test_widths_layers_and_odd_sizes(self):
+        shapes = {(0, "k"): (2, 5), (0, "v"): (3, 7), (1, "k"): (2, 5), (1, "v"): (3, 7),
+                  (7, "k"): (1, 33), (7, "v"): (1, 1), (12, "v"): (4, 16)}
+        for tokens in (1, 2, 65):
+            tensors = make_cache(shapes, tokens)
+            self.assertEqual(self.round_trip(tensors), targets_of(tensors))
+
+    def test_options(self):
+        tensors = make_cache({(0, "k"): (2, 8), (0, "v"): (1, 24)}, 21)
+        expected = targets_of(tensors)
+        for options in (("--no-affine",), ("--no-row-scale",), ("--no-affine", "--no-row-scale"),
+                        ("--page-tokens", 1), ("--page-tokens", 5), ("--page-tokens", 100000)):
+            self.assertEqual(self.round_trip(tensors, *options), expected)
+        for lanes in (0, 1, 8, 16, 32):
+            self.assertEqual(self.round_trip(tensors, "--lanes", lanes), expected)
+        for shape in ("gaussian", "mixture", "mixture-marginal"):
+            self.assertEqual(self.round_trip(tensors, calibrate=("--shape", shape)), expected)
+
+    def test_one_target(self):
+        tensors = make_cache({(0, "k"): (2, 8), (3, "k"): (2, 8)}, 11)
+        for what in ("fp8", "bf16"):
+            expected = {n: t for n, t in tensors.items() if n.endswith("." + what)}
+            self.assertEqual(self.round_trip(tensors, "--target", what), expected)
+            only = {n: t for n, t in tensors.items() if n.endswith(("." + what, ".mu", ".scale"))}
+            self.assertEqual(self.round_trip(only), expected)
+
+    def test_other_types(self):
+        tensors = make_cache({(0, "k"): (2, 8)}, 11)
+        for dtype in ("F8_E5M2", "F8_E4M3FNUZ", "F8_E5M2FNUZ"):
+            tensors["layers.0.k.fp8"] = (dtype, *tensors["layers.0.k.fp8"][1:])
+            self.assertEqual(self.round_trip(tensors), targets_of(tensors))
+        means = struct.unpack("<176H", tensors["layers.0.k.mu"][2])
+        wide = struct.pack("<176f", *(bf16_value(m) + 1e-5 for m in means))
+        tensors["layers.0.k.mu"] = ("F32", [11, 2, 8], wide)
+        self.assertEqual(self.round_trip(tensors), targets_of(tensors))
+
+    def test_means_in_a_file_of_their_own(self):
+        tensors = make_cache({(0, "k"): (2, 8)}, 11)
+        mu = {"layers.0.k.mu": tensors.pop("layers.0.k.mu")}
+        self.assertEqual(self.round_trip(tensors, mu=mu), targets_of(tensors))
+
+    def test_any_bits(self):
+        # Every code, NaNs and infinities among means and codes, dead and constant channels.
+        source = random.Random(3)
+        tensors = make_cache({(0, "k"): (1, 16), (0, "v"): (1, 16)}, 64)
+        tensors["layers.0.k.fp8"] = ("F8_E4M3", [64, 1, 16], bytes(range(256)) * 4)
+        wild = [source.randrange(65536) for _ in range(1024)]
+        tensors["layers.0.k.bf16"] = ("BF16", [64, 1, 16], pack16(wild))
+        tensors["layers.0.k.mu"] = ("BF16", [64, 1, 16], pack16(wild[::-1]))
+        zeros = pack16([source.choice((0, 0x8000)) for _ in range(1024)])
+        tensors["layers.0.v.bf16"] = ("BF16", [64, 1, 16], zeros)
+        tensors["layers.0.v.fp8"] = ("F8_E4M3", [64, 1, 16], bytes(1024))
+        self.assertEqual(self.round_trip(tensors), targets_of(tensors))
+        self.assertEqual(self.round_trip(tensors, "--no-affine"), targets_of(tensors))
+
+    def test_empty(self):
+        for shape in ([0, 2, 8], [3, 0, 8], [3, 2, 0]):
+            tensors = {"layers.0.k.fp8": ("F8_E4M3", shape, b""),
+                       "layers.0.k.mu": ("BF16", shape, b""),
+                       "layers.0.k.scale": ("F32", [1], struct.pack("<f", 1))}
+            self.assertEqual(self.round_trip(tensors), targets_of(tensors))
+
+    def test_same_bytes_twice(self):
+        self.small_job()
+        for name in ("p", "out.nkv"):
+            os.rename(self.path(name), self.path(name + ".first"))
+        self.small_job()
+        for name in ("p", "out.nkv"):
+            self.assertEqual(self.path(name).read_bytes(), self.path(name + ".first").read_bytes())
+
+    def test_report(self):
+        self.small_job()
+        self.good("compress", self.path("in.safetensors"), self.path("o"), "--profile",
+                  self.path("p"), "--json", self.path("r"), "--baselines")
+        report = json.loads(self.path("r").read_text())
+        for part in (report["targets"]["fp8"], report["targets"]["bf16"], report["total"]):
+            for key in ("scalars", "raw_bytes", "coded_bytes", "bits_per_scalar",
+                        "model_bits_per_scalar", "encode_mb_s", "decode_mb_s"):
+                self.assertIn(key, part)
+            self.assertTrue(part["exact"])
+        size = os.path.getsize(self.path("o"))
+        parts = [t["coded_bytes"] for t in report["targets"].values()]
+        self.assertEqual((sum(parts), report["total"]["coded_bytes"]), (size, size))
+        self.assertEqual(report["total"]["raw_bytes"], 2 * 9 * 16 * 3)
+        self.assertEqual(len(report["tensors"]), 4)
+
+    def test_head_is_small(self):
+        shapes = {(layer, kind): (1, 8) for layer in range(30) for kind in "kv"}
+        write_safetensors(self.path("in.safetensors"), make_cache(shapes, 1))
+        self.good("calibrate", self.path("in.safetensors"), "--profile", self.path("p"))
+        self.good("compress", self.path("in.safetensors"), self.path("o"), "--profile",
+                  self.path("p"), "--json", self.path("r"))
+        self.assertLess(json.loads(self.path("r").read_text())["head_bytes"], 400)
+
+
+class Verify(ToolTest):
+    def test_first_difference(self):
+        tensors = self.small_job()
+        dtype, shape, data = tensors["layers.0.v.bf16"]
+        changed = bytearray(data)
+        changed[2 * ((7 * 2 + 1) * 8 + 3)] ^= 1
+        changed[-1] ^= 128
+        tensors["layers.0.v.bf16"] = (dtype, shape, bytes(changed))
+        write_safetensors(self.path("other.safetensors"), tensors)
+        result = run("verify", self.path("other.safetensors"), self.path("out.nkv"),
+                     "--profile", self.path("p"))
+        self.assertEqual((result.returncode, result.stderr), (1, ""))
+        self.assertIn("layers.0.v.bf16", result.stdout)
+        self.assertIn("token 7, head 1, channel 3", result.stdout)
+
+    def test_other_shape_or_type_is_an_error(self):
+        tensors = self.small_job()
+        dtype, shape, data = tensors["layers.0.v.fp8"]
+        for changed in ((dtype, [9, 1, 16], data), ("F8_E5M2", shape, data), None):
+            other = dict(tensors)
+            if changed is None:
+                del other["layers.0.v.fp8"]
+            else:
+                other["layers.0.v.fp8"] = changed
+            write_safetensors(self.path("other.safetensors"), other)
+            self.bad("verify", self.path("other.safetensors"), self.path("out.nkv"), "--profile",
+                     self.path("p"), says="layers.0.v.fp8")
+
+
+class Errors(ToolTest):
+    def compress_bad(self, says, cache="in.safetensors", *options):
+        self.bad("compress", self.path(cache), self.path("bad.nkv"), "--profile", self.path("p"),
+                 "--json", self.path("bad.json"), *options, says=says, output=self.path("bad.nkv"))
+
+    def test_command_line(self):
+        self.bad()
+        self.bad("nothing")
+        self.bad("compress", "a")
+        self.bad("info", "a", "--nothing")
+        self.bad("compress", "a", "b", "--profile", "c", "--lanes", 7)
+        self.bad("compress", "a", "b", "--profile", "c", "--page-tokens", 0)
+        self.bad("compress", "a", "b", "--profile", "c", "--target", "fp4")
+        self.assertEqual(run("--help").returncode, 0)
+
+    def test_missing_files(self):
+        self.small_job()
+        gone, cache, coded, p = (self.path(n) for n in ("gone", "in.safetensors", "out.nkv", "p"))
+        out = self.path("result")
+        self.bad("calibrate", gone, "--profile", out, says="gone", output=out)
+        self.bad("calibrate", cache, "--mu", gone, "--profile", out, says="gone", output=out)
+        self.bad("compress", gone, out, "--profile", p, says="gone", output=out)
+        self.bad("compress", cache, out, "--profile", gone, says="gone", output=out)
+        self.bad("compress", cache, out, "--profile", p, "--mu", gone, says="gone", output=out)
+        self.bad("decompress", gone, out, "--profile", p, "--mu", cache, says="gone", output=out)
+        self.bad("decompress", coded, out, "--profile", p, "--mu", gone, says="gone", output=out)
+        self.bad("decompress", coded, out, "--profile", gone, "--mu", cache, says="gone",
+                 output=out)
+        self.bad("decompress", coded, out, "--profile", p, says="--mu", output=out)
+        self.bad("verify", gone, coded, "--profile", p, says="gone")
+        self.bad("verify", cache, gone, "--profile", p, says="gone")
+        self.bad("info", gone, says="gone")
+        self.bad("info", self.dir, says="directory")
+
+    def test_output_cannot_be_written(self):
+        self.small_job()
+        where = self.path("no_folder") / "x"
+        cache, p = self.path("in.safetensors"), self.path("p")
+        self.bad("compress", cache, where, "--profile", p)
+        self.bad("compress", cache, self.dir, "--profile", p)
+        self.bad("calibrate", cache, "--profile", where)
+        self.bad("compress", cache, self.path("o"), "--profile", p, "--json", where,
+                 output=self.path("o"))
+
+    def test_old_output_survives_an_error(self):
+        self.small_job()
+        before = self.path("out.nkv").read_bytes()
+        self.bad("compress", self.path("in.safetensors"), self.path("out.nkv"), "--profile",
+                 self.path("in.safetensors"))
+        self.assertEqual(self.path("out.nkv").read_bytes(), before)
+
+    def test_wrong_dtype_or_shape(self):
+        tensors = self.small_job()
+        changes = {
+            "layers.0.k.bf16": [("F16", [9, 2, 8]), ("BF16", [9, 4, 4]), ("BF16", [144])],
+            "layers.0.k.fp8": [("U8", [9, 2, 8]), ("F8_E5M2", [9, 2, 8])],
+            "layers.0.v.mu": [("F16", [9, 2, 8]), ("BF16", [9, 16, 1]), ("BF16", [3, 6, 8])],
+        }
+        for name, forms in changes.items():
+            for dtype, shape in forms:
+                other = dict(tensors)
+                other[name] = (dtype, shape, tensors[name][2])
+                write_safetensors(self.path("other.safetensors"), other)
+                self.compress_bad(name.rsplit(".", 1)[0], "other.safetensors")
+        other = {n: t for n, t in tensors.items() if n != "layers.0.v.mu"}
+        write_safetensors(self.path("other.safetensors"), other)
+        self.compress_bad("layers.0.v.mu is missing", "other.safetensors")
+        write_safetensors(self.path("other.safetensors"), {})
+        self.compress_bad("no tensors", "other.safetensors")
+        other = {n: t for n, t in tensors.items() if not n.endswith("fp8")}
+        write_safetensors(self.path("other.safetensors"), other)
+        self.compress_bad("no tensors", "other.safetensors", "--target", "fp8")
+
+    def test_scale(self):
+        tensors = make_cache({(0, "k"): (2, 8)}, 3)
+        for form in (("F32", [1], struct.pack("<f", 0)), ("F32", [1], struct.pack("<f", -1)),
+                     ("F32", [1], struct.pack("<f", float("nan"))),
+                     ("F32", [2], struct.pack("<ff", 1, 1)), ("F16", [1], b"\0\x3c"), None):
+            tensors.pop("layers.0.k.scale", None)
+            if form is not None:
+                tensors["layers.0.k.scale"] = form
+            write_safetensors(self.path("in.safetensors"), tensors)
+            self.bad("calibrate", self.path("in.safetensors"), "--profile", self.path("p"),
+                     says="layers.0.k.scale")
+
+    def test_another_profile(self):
+        tensors = self.small_job(model="one", predictor="p8")
+        for metadata in ({"model": "two", "predictor": "p8"}, {"model": "one", "predictor": "p4"}):
+            write_safetensors(self.path("other.safetensors"), tensors, metadata)
+            self.compress_bad("profile's is", "other.safetensors")
+        write_safetensors(self.path("other.safetensors"), tensors)
+        self.good("compress", self.path("other.safetensors"), self.path("fine.nkv"), "--profile",
+                  self.path("p"))
+        # A profile of other layers, of other widths, of one target, and one of another predictor.
+        for shapes in ({(0, "k"): (2, 8)}, {(0, "k"): (2, 8), (0, "v"): (1, 16)}):
+            write_safetensors(self.path("other.safetensors"), make_cache(shapes, 9))
+            self.good("calibrate", self.path("other.safetensors"), "--profile", self.path("q"))
+            self.bad("compress", self.path("in.safetensors"), self.path("bad.nkv"), "--profile",
+                     self.path("q"), says="layers.0.v")
+        self.good("calibrate", self.path("in.safetensors"), "--profile", self.path("q"),
+                  "--target", "fp8")
+        self.bad("compress", self.path("in.safetensors"), self.path("bad.nkv"), "--profile",
+                 self.path("q"), says="bf16")
+        for command in (("decompress", self.path("out.nkv"), self.path("back")),
+                        ("verify", self.path("in.safetensors"), self.path("out.nkv"))):
+            self.bad(*command, "--profile", self.path("q"), "--mu", self.path("in.safetensors"),
+                     says="another profile", output=self.path("back"))
+
+    def test_another_mu(self):
+        tensors = self.small_job(predictor="p8")
+        dtype, shape, data = tensors["layers.0.v.mu"]
+        mu = {n: t for n, t in tensors.items() if n.endswith("mu")}
+        for changed, metadata in (((dtype, shape, data[:-1] + b"\x01"), None),
+                                  ((dtype, [9, 1, 16], data), None),
+                                  ((dtype, [8, 2, 8], data[:-32]), None),
+                                  (tensors["layers.0.v.mu"], {"predictor": "p4"}), (None, None)):
+            other = {n: t for n, t in mu.items() if n != "layers.0.v.mu"}
+            if changed is not None:
+                other["layers.0.v.mu"] = changed
+            write_safetensors(self.path("mu.safetensors"), other, metadata)
+            for command in (("decompress", self.path("out.nkv"), self.path("back")),
+                            ("verify", self.path("in.safetensors"), self.path("out.nkv"))):
+                self.bad(*command, "--profile", self.path("p"), "--mu",
+                         self.path("mu.safetensors"), says="mu", output=self.path("back"))
+
+
+class Damage(ToolTest):
+    def decode_damaged(self, data, original):
+        """Status 2, or the right bits: never wrong ones."""
+        self.path("damaged.nkv").write_bytes(data)
+        back = self.path("back")
+        arguments = ("decompress", self.path("damaged.nkv"), back, "--profile", self.path("p"),
+                     "--mu", self.path("in.safetensors"))
+        result = run(*arguments)
+        if result.returncode == 0:
+            self.assertEqual(read_safetensors(back)[0], original)
+            back.unlink()
+            return True
+        self.assertEqual(result.returncode, 2, result.stderr)
+        self.assertEqual(len(result.stderr.splitlines()), 1, result.stderr)
+        self.assertFalse(back.exists())
+        return False
+
+    def test_flips(self):
+        original = targets_of(self.small_job({(0, "k"): (2, 8), (0, "v"): (1, 12)}))
+        data = self.path("out.nkv").read_bytes()
+        self.assertTrue(self.decode_damaged(data, original))
+        source = random.Random(5)
+        for at in range(len(data)):
+            flipped = bytearray(data)
+            flipped[at] ^= 1 << source.randrange(8)
+            self.assertFalse(self.decode_damaged(bytes(flipped), original), at)
+
+    def test_lengths(self):
+        original = targets_of(self.small_job())
+        data = self.path("out.nkv").read_bytes()
+        for length in [*range(0, 120), *range(120, len(data), 7), len(data) - 1]:
+            self.assertFalse(self.decode_damaged(data[:length], original), length)
+        for tail in (b"\0", bytes(4), data):
+            self.assertFalse(self.decode_damaged(data + tail, original))
+
+    def test_info_on_damage(self):
+        self.small_job()
+        data = self.path("out.nkv").read_bytes()
+        for at in range(40):
+            damaged = bytearray(data)
+            damaged[at] ^= 0x55
+            self.path("damaged.nkv").write_bytes(damaged)
+            self.bad("info", self.path("damaged.nkv"))
+        self.path("damaged.nkv").write_bytes(data[:-4])
+        self.bad("info", self.path("damaged.nkv"))
+
+    def test_profile(self):
+        self.small_job()
+        data = self.path("p").read_bytes()
+        source = random.Random(6)
+        for at in [*range(40), *range(40, len(data), 11), len(data) - 1]:
+            damaged = bytearray(data)
+            damaged[at] ^= 1 << source.randrange(8)
+            self.path("q").write_bytes(damaged)
+            self.bad("compress", self.path("in.safetensors"), self.path("o"), "--profile",
+                     self.path("q"), says="profile", output=self.path("o"))
+        for length in (0, 7, 8, 23, 31, 32, 100, len(data) - 1):
+            self.path("q").write_bytes(data[:length])
+            self.bad("compress", self.path("in.safetensors"), self.path("o"), "--profile",
+                     self.path("q"), says="profile", output=self.path("o"))
+
+    def test_safetensors(self):
+        self.small_job()
+        data = self.path("in.safetensors").read_bytes()
+        (length,) = struct.unpack_from("<Q", data)
+        text = data[8 : 8 + length]
+        other, p = self.path("other.safetensors"), self.path("p")
+
+        def refused(content):
+            other.write_bytes(content)
+            self.bad("compress", other, self.path("o"), "--profile", p, output=self.path("o"))
+
+        for size in (0, 4, 8, 9, 8 + length - 1, 8 + length, len(data) - 1):
+            refused(data[:size])
+        refused(data + b"\0")
+        refused(b"\xff" * 8 + data[8:])
+        for before, after in ((b'"BF16"', b'"BF17"'), (b'"shape"', b'"sheep"'),
+                              (b"[9, 2, 8]", b"[9, 2, 9]"), (b"[9, 2, 8]", b"[9, 2,-8]"),
+                              (b'"data_offsets"', b'"data_offsetz"'), (b"[0, 144]", b"[1, 145]"),
+                              (b"layers.0.v.fp8", b"layers.0.k.fp8"), (b"{", b"["),
+                              (b"[9, 2, 8]", b"[9, 8589934592, 2147483648]")):
+            self.assertIn(before, text)
+            changed = text.replace(before, after, 1)
+            refused(struct.pack("<Q", len(changed)) + changed + data[8 + length :])
+        deep = b"[" * 100000
+        refused(struct.pack("<Q", len(deep)) + deep)
+
+
+if __name__ == "__main__":
+    unittest.main()
