@@ -7,6 +7,8 @@
 #include <cstdio>
 #include <exception>
 
+#include <normans/host/row_scale.hpp>
+
 #include "../../examples/kv_file/page_coder.hpp"
 
 namespace {

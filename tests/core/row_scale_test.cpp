@@ -1,0 +1,116 @@
+// host/row_scale.hpp: the integer tables against their formulas, and the choice against the closed
+// form in floating point.
+
+#include <doctest/doctest.h>
+
+#include <cmath>
+
+#include <normans/host/row_scale.hpp>
+
+#include "support/random_scalars.hpp"
+
+using namespace normans;
+using namespace normans_test;
+
+namespace {
+
+// One sigma^2 in the units of row_statistics::sum.
+double unit_of(const normal_shape& shape) { return std::exp2(32) / (shape.range * shape.range); }
+
+row_statistics row_with(const normal_shape& shape, double ratio, uint32_t count)
+{
+    row_statistics row;
+    row.sum = uint64_t(ratio * unit_of(shape) * count);
+    row.count = count;
+    return row;
+}
+
+}  // namespace
+
+TEST_CASE("weights are 2^16 / (1 + cell^2 / (12 sigma^2))")
+{
+    for (int i = 0; i < 128; ++i) {
+        const double m = i - 32;  // 8 log2(cell / sigma)
+        const double expected = 65536 / (1 + std::exp2(m / 4) / 12);
+        CHECK(std::fabs(normans::detail::row_weight_table.weight[i] - expected) <= 1.001);
+    }
+}
+
+TEST_CASE("the step is round(2 log2(mean square)), clamped; the gain is what it saves")
+{
+    for (const shape_id id : {shape_id::gaussian, shape_id::mixture, shape_id::mixture_marginal}) {
+        const normal_shape shape = shape_of(id);
+        CAPTURE(int(id));
+        uint32_t wrong = 0;
+        for (double exponent = -6; exponent < 8; exponent += 0.01) {
+            const double ratio = std::exp2(exponent);
+            const row_choice choice = choose_row_step(shape, row_with(shape, ratio, 1000));
+            double step = std::floor(2 * exponent + 0.5);
+            step = step < min_row_step ? min_row_step : step > max_row_step ? max_row_step : step;
+            if (std::fabs(2 * exponent - std::floor(2 * exponent) - 0.5) > 0.002)
+                wrong += choice.step != int(step);
+            // Bits saved by sigma 2^(j/4): (ratio (1 - 2^(-j/2)) / (2 ln 2) - j / 4) per scalar.
+            const double saved =
+                1000 * (ratio * (1 - std::exp2(-choice.step / 2.0)) / (2 * std::log(2.0)) -
+                        choice.step / 4.0);
+            wrong +=
+                std::fabs(double(choice.gain) / 65536 - saved) > 0.2 + 0.0005 * std::fabs(saved);
+            wrong += choice.gain < -2 * 65536;  // near a border the neighbour may be a hair better
+        }
+        CHECK(wrong == 0);
+        CHECK(choose_row_step(shape, {}).step == 0);
+        CHECK(choose_row_step(shape, {}).gain == 0);
+        CHECK(choose_row_step(shape, row_with(shape, 0, 10)).step == min_row_step);
+    }
+}
+
+TEST_CASE("the statistics are the mean of r^2 / (sigma^2 + cell^2 / 12)")
+{
+    test_rng rng(101);
+    const normal_shape shape = shape_of(shape_id::gaussian);
+    const normal_model<scalar_type::bf16> fine{shape, -16, nullptr};
+    const normal_model<scalar_type::e4m3fn> coarse{shape, -16, nullptr};
+    const auto check = [&](const auto& model) {
+        constexpr scalar_format format = std::decay_t<decltype(model)>::format;
+        CAPTURE(format.code_bits);
+        for (int round = 0; round < 200; ++round) {
+            row_statistics row;
+            double expected = 0;
+            for (int i = 0; i < 200; ++i) {
+                const test_scalar one =
+                    draw_scalar(rng, format, data_style::typical, model.sigma_offset);
+                const uint32_t mean = map_mean(one.mean, one_bits, minus_zero_bits);
+                const double sigma = std::exp2(model.sigma_offset + one.sigma / 8.0);
+                const double away = widen(value_bits(format, one.code)) - widen(mean);
+                if (std::fabs(away) > 31 * sigma) continue;
+                row.add(model, model.prepare(mean, one.sigma, 0), one.sigma, one.code);
+                // The cell's width at the mean, of the code's own binade.
+                const int field = int(exponent_field(mean));
+                const int lowest = 128 - format.bias;
+                const double cell = std::exp2((field > lowest ? field : lowest) - 127 -
+                                              int(format.mantissa_bits));
+                expected += away * away / (sigma * sigma + cell * cell / 12);
+            }
+            const double sum = double(row.sum) / unit_of(shape);
+            CHECK(std::fabs(sum - expected) < 0.01 * expected + 0.05);
+        }
+    };
+    check(fine);
+    check(coarse);
+}
+
+TEST_CASE("special codes and far scalars say nothing")
+{
+    const normal_model<scalar_type::bf16> model{shape_of(shape_id::gaussian), -16, nullptr};
+    row_statistics row;
+    row.add(model, model.prepare(one_bits, sigma_zero, 0), sigma_zero, 0x4000);
+    row.add(model, model.prepare(one_bits, 100, 0), 100, 0x7fc0);
+    row.add(model, model.prepare(one_bits, 100, 0), 100, 0xff80);
+    CHECK(row.count == 0);
+    CHECK(row.sum == 0);
+    row.add(model, model.prepare(one_bits, 128, 0), 128, 0x4000);  // one sigma
+    CHECK(row.count == 1);
+    row.add(model, model.prepare(one_bits, 128, 0), 128, 0x7f7f);  // clamped, not wrapped
+    CHECK(row.count == 2);
+    CHECK(row.sum > uint64_t(32767) * 32767 * 255);
+}

@@ -1,0 +1,171 @@
+#pragma once
+// What the field cases share: seeded pages of scalars with predictions, one predictor type over
+// arrays (so that the codec is instantiated once, in codec.cpp), and memory between guard pages.
+
+#include <normans/host/marginal.hpp>
+#include <normans/normans.hpp>
+
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <cstring>
+#include <vector>
+
+namespace field {
+
+using namespace normans;
+
+inline constexpr scalar_type modelled_types[] = {scalar_type::e4m3fn,   scalar_type::e5m2,
+                                                 scalar_type::e4m3fnuz, scalar_type::e5m2fnuz,
+                                                 scalar_type::bf16,     scalar_type::fp16};
+inline constexpr scalar_type all_types[] = {
+    scalar_type::e4m3fn, scalar_type::e5m2, scalar_type::e4m3fnuz, scalar_type::e5m2fnuz,
+    scalar_type::bf16,   scalar_type::fp16, scalar_type::raw8};
+inline constexpr uint32_t lane_counts[] = {1, 8, 16, 32};
+inline constexpr shape_id all_shapes[] = {shape_id::gaussian, shape_id::mixture,
+                                          shape_id::mixture_marginal};
+
+// Sizes are scaled down where every access is checked.
+#if defined(__SANITIZE_ADDRESS__)
+inline constexpr bool sanitized = true;
+#else
+inline constexpr bool sanitized = false;
+#endif
+
+/// splitmix64: the same numbers everywhere, from integers only.
+struct random_source {
+    uint64_t state;
+
+    uint64_t next()
+    {
+        uint64_t z = state += 0x9E3779B97F4A7C15u;
+        z = (z ^ z >> 30) * 0xBF58476D1CE4E5B9u;
+        z = (z ^ z >> 27) * 0x94D049BB133111EBu;
+        return z ^ z >> 31;
+    }
+    uint32_t bits() { return uint32_t(next() >> 32); }
+    uint32_t below(uint32_t limit) { return uint32_t((next() >> 32) * limit >> 32); }
+    /// About normal, sd 1: twelve uniform numbers.
+    double normal()
+    {
+        double sum = -6;
+        for (int i = 0; i < 12; ++i) sum += double(bits()) / 4294967296.0;
+        return sum;
+    }
+};
+
+/// 2^(offset + index / 8), the deviation that a sigma index stands for; 0 for sigma_zero.
+double sigma_value(uint32_t index, int offset);
+
+/// A frequency table that no symbol dominates, from a seed.
+marginal_table some_marginal(uint64_t seed);
+
+using page_predictor = view_predictor<scalar_means, scalar_sigmas>;
+
+/// A box of scalars with what predicts them. Codes of 8-bit types use the low byte.
+struct page {
+    block_spec spec;
+    std::vector<uint16_t> codes;
+    std::vector<float> mean;
+    std::vector<uint8_t> sigma;
+
+    page_predictor predictor() const { return {{mean.data()}, {sigma.data()}, {}}; }
+};
+
+/// Codes drawn from their own model: means over a few binades, sigma indices over two octaves.
+page make_page(uint64_t seed, const block_spec& spec);
+
+/// Codes that have nothing to do with their model: random bits everywhere.
+page make_random_page(uint64_t seed, const block_spec& spec);
+
+/// A spec for a box of one row.
+block_spec row_spec(scalar_type type, uint32_t count, uint32_t lanes);
+
+std::vector<uint8_t> encode_page(const page& from, encode_result* result = nullptr);
+
+struct decoded_page {
+    decode_result result;
+    std::vector<uint16_t> codes;
+};
+
+/// The output is filled with ones before; result.code may be any status.
+decoded_page decode_page(const page& like, const uint8_t* block, size_t bytes);
+inline decoded_page decode_page(const page& like, const std::vector<uint8_t>& block)
+{
+    return decode_page(like, block.data(), block.size());
+}
+
+/// Codes as the bytes that the codec takes.
+inline std::vector<uint8_t> narrow(const std::vector<uint16_t>& codes)
+{
+    return std::vector<uint8_t>(codes.begin(), codes.end());
+}
+
+/// Memory with an unreadable page on both sides. A block of `size` bytes can touch either one.
+class guarded_memory {
+public:
+    explicit guarded_memory(size_t capacity)
+        : page_(size_t(sysconf(_SC_PAGESIZE))),
+          inside_((capacity + page_ - 1) / page_ * page_ + page_)
+    {
+        void* all = mmap(nullptr, inside_ + 2 * page_, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        if (all == MAP_FAILED) std::abort();
+        base_ = static_cast<uint8_t*>(all);
+        if (mprotect(base_ + page_, inside_, PROT_READ | PROT_WRITE) != 0) std::abort();
+    }
+    guarded_memory(const guarded_memory&) = delete;
+    guarded_memory& operator=(const guarded_memory&) = delete;
+    ~guarded_memory() { munmap(base_, inside_ + 2 * page_); }
+
+    /// The first byte behind the guard page in front.
+    uint8_t* first() { return base_ + page_; }
+    /// `size` bytes that end where the guard page behind begins.
+    uint8_t* last(size_t size) { return base_ + page_ + inside_ - size; }
+
+    uint8_t* put_first(const void* data, size_t size) { return copy(first(), data, size); }
+    uint8_t* put_last(const void* data, size_t size) { return copy(last(size), data, size); }
+
+private:
+    static uint8_t* copy(uint8_t* to, const void* data, size_t size)
+    {
+        if (size != 0) std::memcpy(to, data, size);
+        return to;
+    }
+
+    size_t page_;
+    size_t inside_;
+    uint8_t* base_;
+};
+
+}  // namespace field
+
+namespace normans {
+inline namespace NORMANS_NAMESPACE {
+
+extern template encode_result encode(const block_spec&, box_view<const uint8_t>,
+                                     const field::page_predictor&, uint8_t*, size_t) noexcept;
+extern template encode_result encode(const block_spec&, box_view<const uint16_t>,
+                                     const field::page_predictor&, uint8_t*, size_t) noexcept;
+extern template decode_result decode(const block_spec&, const uint8_t*, size_t,
+                                     const field::page_predictor&, box_view<uint8_t>) noexcept;
+extern template decode_result decode(const block_spec&, const uint8_t*, size_t,
+                                     const field::page_predictor&, box_view<uint16_t>) noexcept;
+
+#if NORMANS_AVX2
+extern template encode_result encode<portable_backend>(const block_spec&, box_view<const uint8_t>,
+                                                       const field::page_predictor&, uint8_t*,
+                                                       size_t) noexcept;
+extern template encode_result encode<portable_backend>(const block_spec&, box_view<const uint16_t>,
+                                                       const field::page_predictor&, uint8_t*,
+                                                       size_t) noexcept;
+extern template decode_result decode<portable_backend>(const block_spec&, const uint8_t*, size_t,
+                                                       const field::page_predictor&,
+                                                       box_view<uint8_t>) noexcept;
+extern template decode_result decode<portable_backend>(const block_spec&, const uint8_t*, size_t,
+                                                       const field::page_predictor&,
+                                                       box_view<uint16_t>) noexcept;
+#endif
+
+}  // namespace NORMANS_NAMESPACE
+}  // namespace normans

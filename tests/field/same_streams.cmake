@@ -1,0 +1,17 @@
+# Runs two builds of streams.cpp: equal files, and each reads the other's.
+function(run)
+    execute_process(COMMAND ${ARGN} RESULT_VARIABLE outcome)
+    if(NOT outcome EQUAL 0)
+        message(FATAL_ERROR "failed (${outcome}): ${ARGN}")
+    endif()
+endfunction()
+
+run(${STRICT} write ${PLACE}.strict)
+run(${OTHER} write ${PLACE}.other)
+file(SIZE ${PLACE}.strict bytes)
+if(bytes LESS 50000)
+    message(FATAL_ERROR "only ${bytes} bytes were written")
+endif()
+run(${CMAKE_COMMAND} -E compare_files ${PLACE}.strict ${PLACE}.other)
+run(${STRICT} read ${PLACE}.other)
+run(${OTHER} read ${PLACE}.strict)

@@ -1,0 +1,222 @@
+"""Compiles the public headers, syntax only, in the ways that users have complained about.
+
+alone      each header first in a file, and twice                          (P05, P07)
+pairs      every header after all others                                   (P07)
+platform   after macros that platforms define: min, max, near, far, ...    (P06)
+names      the headers define no macro but NORMANS_..., use no extension   (P06)
+cuda       in .cu files, by nvcc: the core's one by one, and all of them   (P05)
+"""
+
+import argparse
+import concurrent.futures
+import os
+import re
+import subprocess
+import sys
+import tempfile
+
+# Needs what the compiler must be told to target.
+TARGET_FLAGS = {"host/vec_avx2.hpp": ["-mavx2", "-mfma"]}
+
+WARNINGS = ["-Wall", "-Wextra", "-Wpedantic", "-Wconversion", "-Wsign-conversion", "-Wshadow",
+            "-Wold-style-cast", "-Werror"]
+
+PLATFORM_MACROS = """
+#define min(a, b) (((a) < (b)) ? (a) : (b))
+#define max(a, b) (((a) > (b)) ? (a) : (b))
+#define near
+#define far
+#define small char
+#define ERROR 0
+#define IN
+#define OUT
+#define interface struct
+#define DELETE (0x00010000L)
+#define STRICT 1
+"""
+
+# What MSVC has not, and tests for it that go wrong.
+EXTENSIONS = re.compile(r"__builtin_|__int128|__attribute__|__typeof__|\b_?WIN32\b|__GNUC__|"
+                        r"\bassert\s*\(|__restrict|\balloca\b")
+
+
+def public_headers(include):
+    root = os.path.join(include, "normans")
+    found = []
+    for folder, _, names in os.walk(root):
+        found += [os.path.relpath(os.path.join(folder, n), root) for n in names if n.endswith(".hpp")]
+    return sorted(found)
+
+
+def includes_of(include, header):
+    text = open(os.path.join(include, "normans", header)).read()
+    quoted = re.findall(r'^#include "([^"]+)"', text, re.M)
+    folder = os.path.dirname(header)
+    return ([os.path.normpath(os.path.join(folder, q)) for q in quoted],
+            re.findall(r"^#include <([^>]+)>", text, re.M))
+
+
+def closure(include, header):
+    seen, todo = set(), [header]
+    while todo:
+        one = todo.pop()
+        if one not in seen:
+            seen.add(one)
+            todo += includes_of(include, one)[0]
+    return seen
+
+
+def flags_for(include, headers):
+    needed = set().union(*(closure(include, h) for h in headers))
+    return sorted({flag for h, flags in TARGET_FLAGS.items() if h in needed for flag in flags})
+
+
+class Job:
+    def __init__(self, name, text, command):
+        self.name, self.text, self.command = name, text, command
+
+
+def run(job, folder, suffix):
+    path = os.path.join(folder, re.sub(r"\W", "_", job.name) + suffix)
+    with open(path, "w") as file:
+        file.write(job.text)
+    done = subprocess.run(job.command + [path], capture_output=True, text=True)
+    complaint = done.stdout + done.stderr
+    return None if done.returncode == 0 and not complaint.strip() else f"{job.name}\n{complaint}"
+
+
+def run_all(jobs, suffix=".cpp"):
+    if not jobs:
+        sys.exit("nothing to compile")
+    with tempfile.TemporaryDirectory() as folder, \
+            concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
+        complaints = [c for c in pool.map(lambda j: run(j, folder, suffix), jobs) if c]
+    for complaint in complaints[:5]:
+        print(complaint[:3000])
+    print(f"{len(jobs)} files compiled, {len(complaints)} with complaints")
+    sys.exit(1 if complaints else 0)
+
+
+def text_of(headers):
+    return "".join(f"#include <normans/{h}>\n" for h in headers) + "int main() { return 0; }\n"
+
+
+def compile_command(args, standard, extra):
+    return [args.compiler, f"-std={standard}", "-fsyntax-only", f"-I{args.include}"] + extra
+
+
+def check_alone(args):
+    jobs = []
+    for standard in ("c++17", "c++20"):
+        for header in public_headers(args.include):
+            # Once as most users compile, and twice as those who have neither exceptions nor RTTI.
+            for repeat, lean in ((1, []), (2, ["-fno-exceptions", "-fno-rtti"])):
+                if repeat == 2 and standard != "c++17":
+                    continue
+                jobs.append(Job(f"{header} {standard} x{repeat}", text_of([header] * repeat),
+                                compile_command(args, standard, WARNINGS + lean +
+                                                flags_for(args.include, [header]))))
+        everything = public_headers(args.include)
+        for name, order in (("forward", everything), ("backward", everything[::-1])):
+            jobs.append(Job(f"all {name} {standard}", text_of(order),
+                            compile_command(args, standard, WARNINGS +
+                                            flags_for(args.include, everything))))
+    run_all(jobs)
+
+
+def check_pairs(args):
+    # For each header one file that puts all the others before it which do not include it. With
+    # `alone`, where it stands first, that is every ordered pair: what a header lacks shows there,
+    # what another one spoils for it shows here.
+    jobs, headers = [], public_headers(args.include)
+    for last in headers:
+        before = [h for h in headers if last not in closure(args.include, h)]
+        jobs.append(Job(f"{last} last", text_of(before + [last]),
+                        compile_command(args, "c++17", ["-Wall", "-Wextra", "-Werror"] +
+                                        flags_for(args.include, headers))))
+    run_all(jobs)
+
+
+def standard_includes(include):
+    names = set()
+    for header in public_headers(include):
+        names.update(includes_of(include, header)[1])
+    return sorted(names)
+
+
+def check_platform(args):
+    headers = public_headers(args.include)
+    system = "".join(f"#include <{n}>\n" for n in standard_includes(args.include)
+                     if n != "immintrin.h")
+    jobs = []
+    for name, extra in (("all", flags_for(args.include, headers)), ("plain", [])):
+        chosen = [h for h in headers if extra or not flags_for(args.include, [h])]
+        jobs.append(Job(name, system + PLATFORM_MACROS + text_of(chosen),
+                        compile_command(args, "c++17", ["-Wall", "-Wextra", "-Werror"] + extra)))
+    run_all(jobs)
+
+
+def macros_of(args, text, extra):
+    with tempfile.TemporaryDirectory() as folder:
+        path = os.path.join(folder, "macros.cpp")
+        with open(path, "w") as file:
+            file.write(text)
+        command = [args.compiler, "-std=c++17", "-dM", "-E", f"-I{args.include}"] + extra + [path]
+        out = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    return set(re.findall(r"^#define (\w+)", out, re.M))
+
+
+def check_names(args):
+    headers = public_headers(args.include)
+    extra = flags_for(args.include, headers)
+    system = "".join(f"#include <{n}>\n" for n in standard_includes(args.include))
+    ours = macros_of(args, system + text_of(headers), extra) - macros_of(args, system, extra)
+    print("macros:", " ".join(sorted(ours)))
+    bad = sorted(name for name in ours if not name.startswith("NORMANS_"))
+    complaints = [f"macro {name}" for name in bad]
+    if not ours:
+        complaints.append("no macro was found at all")
+    for header in headers:
+        path = os.path.join(args.include, "normans", header)
+        for number, line in enumerate(open(path), 1):
+            code = line.split("//")[0].replace("static_assert", "")
+            if header != "config.hpp" and re.search(r"\b_MSC\w*|__clang__", code):
+                complaints.append(f"{header}:{number}: compiler inspected outside config.hpp")
+            if EXTENSIONS.search(code):
+                complaints.append(f"{header}:{number}: {line.strip()}")
+    print("\n".join(complaints))
+    sys.exit(1 if complaints else 0)
+
+
+def check_cuda(args):
+    jobs = []
+    headers = public_headers(args.include)
+    # -Wpedantic and -Wold-style-cast would judge nvcc's own generated code.
+    host = "-Xcompiler=-Wall,-Wextra,-Wconversion,-Wsign-conversion,-Wshadow"
+    device = [[h] for h in headers if h.startswith(("core/", "wire/"))]
+    for standard, which in (("c++17", device + [headers]), ("c++20", [headers])):
+        for group in which:
+            target = ["-Xcompiler=" + ",".join(flags_for(args.include, group))] \
+                if flags_for(args.include, group) else []
+            name = f"{group[0] if len(group) == 1 else 'all'} {standard}"
+            text = text_of(group)
+            jobs.append(Job(name, text, [args.compiler, f"-std={standard}", "-arch=sm_90", "-c",
+                                         "-o", os.devnull, "-Werror", "all-warnings", host,
+                                         f"-I{args.include}"] + target))
+    run_all(jobs, ".cu")
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    checks = {"alone": check_alone, "pairs": check_pairs, "platform": check_platform,
+              "names": check_names, "cuda": check_cuda}
+    parser.add_argument("check", choices=checks)
+    parser.add_argument("--compiler", required=True)
+    parser.add_argument("--include", required=True)
+    args = parser.parse_args()
+    checks[args.check](args)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,3 @@
+#include "linked.hpp"
+
+std::vector<std::uint8_t> block_of_unit_two() { return make_block(); }
