@@ -23,7 +23,7 @@ int main()
         codes[i] = nearest_e4m3fn(mean[i] + noise);
     }
 
-    normans::block_spec spec;
+    normans::block_spec spec;  // what both sides agree on
     spec.dtype = normans::scalar_type::e4m3fn;
     spec.dim = count;
     const auto predictor =
@@ -33,6 +33,7 @@ int main()
     std::vector<std::uint8_t> block(normans::max_encoded_bytes(spec));
     const auto encoded = normans::encode(spec, normans::dense(spec, codes.data()), predictor,
                                          block.data(), block.size());
+
     std::vector<std::uint8_t> back(count);
     const auto decoded = normans::decode(spec, block.data(), encoded.bytes, predictor,
                                          normans::dense(spec, back.data()));
