@@ -541,6 +541,7 @@ TEST_CASE("M05 without the content check: memory safe, and this is what states a
         CHECK(coded.harmless == 0);
         CHECK(percent(coded.detected, coded.bits) > 50);
         spec.tokens = 1;
+        spec.dim = 64;
         const flip_counts modes = flip_every_bit(make_stream(spec, true));
         CHECK(modes.detected > 0);  // raw blocks have nothing to find a flip by
     }
