@@ -48,7 +48,7 @@ struct box_view {
 template <class Code>
 constexpr box_view<Code> dense(const block_spec& spec, Code* data)
 {
-    return {data, ptrdiff_t(spec.tokens) * ptrdiff_t(spec.dim), ptrdiff_t(spec.dim)};
+    return {data, ptrdiff_t(uint64_t(spec.tokens) * spec.dim), ptrdiff_t(spec.dim)};
 }
 
 /// Which code ran the steps; all give the same bytes.
