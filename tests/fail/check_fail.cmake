@@ -1,6 +1,6 @@
 # SOURCE must compile with VALID defined, and without it must not, with the message that its line
-# "// expect: REGEX" says. "// alter: FILE | FROM | TO": not VALID, but a copy of the headers with one
-# text replaced.
+# "// expect: REGEX" says. "// alter: FILE | FROM | TO" means: with a copy of the headers in which
+# one text is replaced.
 file(READ ${SOURCE} text)
 if(NOT text MATCHES "// expect: ([^\n]+)")
     message(FATAL_ERROR "${SOURCE} does not say what it expects")
@@ -24,7 +24,8 @@ endif()
 
 function(compile include outcome message)
     execute_process(
-        COMMAND ${CMAKE_COMMAND} -E env LC_ALL=C ${COMPILER} -std=c++17 -fsyntax-only -Werror=unused-result -Werror=narrowing
+        COMMAND ${CMAKE_COMMAND} -E env LC_ALL=C ${COMPILER} -std=c++17 -fsyntax-only
+            -Werror=unused-result -Werror=narrowing
             -I${include} ${ARGN} ${SOURCE}
         RESULT_VARIABLE result OUTPUT_VARIABLE output ERROR_VARIABLE output)
     set(${outcome} ${result} PARENT_SCOPE)

@@ -159,7 +159,7 @@ bool coder_is_exact(const normal_model<Type>& model, const std::vector<scalar_mo
     return exact && corrupt == 0 && !reader.overrun && reader.next == reader.end;
 }
 
-// The smallest 2^15 / freq that costs more than `bits` bits: freq 2^bits < 2^15 in integers.
+// True if an interval and what follows it cost at most `bits` bits: 2^15 / freq <= 2^bits.
 bool costs_at_most(const interval& one, uint32_t more_bits, uint32_t bits)
 {
     const uint64_t weight = uint64_t(one.freq) << bits;
@@ -235,10 +235,11 @@ TEST_CASE("B03 a few scalars a million sigmas off in a page that is otherwise we
                 for (uint32_t i = 0; i < 4096; ++i) {
                     if (random.below(16) != 0) continue;
                     ++moved;
+                    const uint32_t all_codes = code_bytes(type) == 1 ? 0xff : 0xffff;
                     switch (random.below(3)) {
                     case 0: data.mean[i] = 3.39e38f; break;                   // far
                     case 1: data.sigma[i] = uint8_t(random.below(20)); break;  // 2^-14
-                    default: data.codes[i] = uint16_t(random.bits() & (code_bytes(type) == 1 ? 0xff : 0xffff));
+                    default: data.codes[i] = uint16_t(random.bits() & all_codes);
                     }
                 }
                 encode_result made;
@@ -424,7 +425,8 @@ TEST_CASE("B08 no block is longer than its bound, and no byte is written outside
             REQUIRE(made.code == status::ok);
             REQUIRE(made.bytes <= bound);
             REQUIRE(made.bytes >= 16);
-            for (const size_t capacity : {bound - 1, size_t(1), size_t(0)}) check_capacity(data, capacity);
+            for (const size_t capacity : {bound - 1, size_t(1), size_t(0)})
+                check_capacity(data, capacity);
         }
     }
 }

@@ -87,7 +87,8 @@ decoded_page decode_page(const page& like, const uint8_t* block, size_t bytes)
     decoded_page made{{}, std::vector<uint16_t>(like.codes.size(), 0xffff)};
     if (code_bytes(like.spec.dtype) == 1) {
         std::vector<uint8_t> out(like.codes.size(), 0xff);
-        made.result = decode(like.spec, block, bytes, like.predictor(), dense(like.spec, out.data()));
+        made.result =
+            decode(like.spec, block, bytes, like.predictor(), dense(like.spec, out.data()));
         made.codes.assign(out.begin(), out.end());
     } else {
         made.result = decode(like.spec, block, bytes, like.predictor(),

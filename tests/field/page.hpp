@@ -109,7 +109,8 @@ public:
         : page_(size_t(sysconf(_SC_PAGESIZE))),
           inside_((capacity + page_ - 1) / page_ * page_ + page_)
     {
-        void* all = mmap(nullptr, inside_ + 2 * page_, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        void* const all =
+            mmap(nullptr, inside_ + 2 * page_, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
         if (all == MAP_FAILED) std::abort();
         base_ = static_cast<uint8_t*>(all);
         if (mprotect(base_ + page_, inside_, PROT_READ | PROT_WRITE) != 0) std::abort();

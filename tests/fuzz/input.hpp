@@ -1,5 +1,5 @@
 #pragma once
-// What the fuzz bodies share: an input read as numbers, a spec and predictions made of it. A body is
+// What the fuzz bodies share: an input read as numbers, a spec made of it. A body is
 //     extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size)
 // linked with libFuzzer, or with replay.cpp, which runs the corpus and seeded mutations of it.
 
@@ -97,12 +97,12 @@ struct gapped_box {
     void for_each(Function f)
     {
         size_t i = 0;
-        for (uint32_t h = 0; h < spec.heads; ++h)
-            for (uint32_t t = 0; t < spec.tokens; ++t)
-                for (uint32_t d = 0; d < spec.dim; ++d, ++i)
-                    f(memory[gap + size_t(ptrdiff_t(h) * head_stride + ptrdiff_t(t) * token_stride) +
-                             d],
-                      i);
+        for (uint32_t h = 0; h < spec.heads; ++h) {
+            for (uint32_t t = 0; t < spec.tokens; ++t) {
+                const ptrdiff_t row = ptrdiff_t(h) * head_stride + ptrdiff_t(t) * token_stride;
+                for (uint32_t d = 0; d < spec.dim; ++d, ++i) f(memory[gap + size_t(row) + d], i);
+            }
+        }
     }
 
     /// The codes; then the box is filled like the gaps, and all of it must be filler.

@@ -44,7 +44,8 @@ def public_headers(include):
     root = os.path.join(include, "normans")
     found = []
     for folder, _, names in os.walk(root):
-        found += [os.path.relpath(os.path.join(folder, n), root) for n in names if n.endswith(".hpp")]
+        found += [os.path.relpath(os.path.join(folder, name), root)
+                  for name in names if name.endswith(".hpp")]
     return sorted(found)
 
 

@@ -41,8 +41,9 @@ __global__ void interval_kernel(const float* mean, const float* s2, const std::u
 {
     const normal_model<Type> model{shape_of(shape_id::mixture), -16, nullptr};
     const std::uint32_t i = threadIdx.x;
-    const scalar_model m = model.prepare(map_mean(float_to_bits(mean[i]), one_bits, minus_zero_bits),
-                                         sigma_index(variance{s2[i]}, -16), int(i % 16) - 6);
+    const std::uint32_t mapped = map_mean(float_to_bits(mean[i]), one_bits, minus_zero_bits);
+    const scalar_model m =
+        model.prepare(mapped, sigma_index(variance{s2[i]}, -16), int(i % 16) - 6);
     found[i] = model.find(m, codes[i]);
     located[i] = m.is_far ? model.locate_far(m, found[i].start).code
                           : model.locate(m, found[i].start, 0).code;

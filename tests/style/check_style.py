@@ -1,4 +1,4 @@
-"""Rules of the house that a program can check. See the table in each function."""
+"""Rules of the house that a program can check. Each check prints what offends and fails."""
 
 import argparse
 import os
@@ -110,7 +110,7 @@ def check_budget(include):
 
 
 def check_words(include):
-    """No float in the coder's step, no class hierarchies, a head on every file, nothing unfinished."""
+    """No float in the coder's step, no class hierarchies, a head on every file, no loose ends."""
     for header in headers_of(include):
         text = read(os.path.join(include, "normans", header))
         code = re.sub(r"//[^\n]*|\"[^\"\n]*\"", "", text)
