@@ -3,7 +3,6 @@
 #include <cstring>
 
 #include <normans/dispatch.hpp>
-#include <normans/normans.hpp>
 
 namespace normans_dispatch {
 namespace NORMANS_DISPATCH_NAME {
@@ -13,46 +12,51 @@ void decode(const arguments& call) noexcept;
 
 namespace {
 
-struct inputs {
-    normans::block_spec spec;
-    normans::array_predictor predictor;
-
-    explicit inputs(const arguments& call)
-    {
-        std::memcpy(&spec, call.spec, sizeof spec);
-        std::memcpy(&predictor, call.predictor, sizeof predictor);
+// The caller's tasks are of another target's type with the same layout: they are copied in, and
+// their results back, as bytes.
+template <class Task, class Function>
+void with_tasks(const arguments& call, Function run)
+{
+    constexpr std::size_t each = 32;
+    Task tasks[each];
+    auto* const all = static_cast<unsigned char*>(call.tasks);
+    for (std::size_t first = 0; first < call.count; first += each) {
+        const std::size_t count = call.count - first < each ? call.count - first : each;
+        unsigned char* const from = all + first * sizeof(Task);
+        std::memcpy(static_cast<void*>(tasks), from, count * sizeof(Task));
+        run(tasks, count);
+        for (std::size_t i = 0; i < count; ++i)
+            std::memcpy(from + i * sizeof(Task) + offsetof(Task, result), &tasks[i].result,
+                        sizeof tasks[i].result);
     }
-};
+}
 
 template <class Code>
-normans::box_view<Code> box_of(const arguments& call)
+void encode_as(const arguments& call)
 {
-    return {static_cast<Code*>(call.codes), call.head_stride, call.token_stride};
+    using task = normans::encode_task<Code, normans::array_predictor>;
+    with_tasks<task>(call, [](task* tasks, std::size_t n) { normans::encode_blocks(tasks, n); });
+}
+
+template <class Code>
+void decode_as(const arguments& call)
+{
+    using task = normans::decode_task<Code, normans::array_predictor>;
+    with_tasks<task>(call, [](task* tasks, std::size_t n) { normans::decode_blocks(tasks, n); });
 }
 
 }  // namespace
 
 void encode(const arguments& call) noexcept
 {
-    const inputs in(call);
-    const normans::encode_result result =
-        call.code_bytes == 1
-            ? normans::encode(in.spec, box_of<const std::uint8_t>(call), in.predictor, call.block,
-                              call.bytes)
-            : normans::encode(in.spec, box_of<const std::uint16_t>(call), in.predictor, call.block,
-                              call.bytes);
-    std::memcpy(call.result, &result, sizeof result);
+    if (call.code_bytes == 1) encode_as<std::uint8_t>(call);
+    else encode_as<std::uint16_t>(call);
 }
 
 void decode(const arguments& call) noexcept
 {
-    const inputs in(call);
-    const normans::decode_result result =
-        call.code_bytes == 1 ? normans::decode(in.spec, call.block, call.bytes, in.predictor,
-                                               box_of<std::uint8_t>(call))
-                             : normans::decode(in.spec, call.block, call.bytes, in.predictor,
-                                               box_of<std::uint16_t>(call));
-    std::memcpy(call.result, &result, sizeof result);
+    if (call.code_bytes == 1) decode_as<std::uint8_t>(call);
+    else decode_as<std::uint16_t>(call);
 }
 
 }  // namespace NORMANS_DISPATCH_NAME

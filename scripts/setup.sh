@@ -1,5 +1,5 @@
-# Sourced by examples/run and tests/run. normans_setup makes sure that what the build needs is
-# there: as root on Debian it installs the missing packages, elsewhere it names them and fails.
+# Sourced by examples/run and tests/run. normans_setup [bench] makes sure that what the build needs
+# is there: as root on Debian it installs the missing packages, elsewhere it names them and fails.
 
 # True if the compiler finds a header.
 normans_has_header() {
@@ -16,18 +16,49 @@ normans_missing_packages() {
     normans_has_header nlohmann/json.hpp || echo nlohmann-json3-dev
     normans_has_header zstd.h || echo libzstd-dev
     normans_has_header doctest/doctest.h || echo doctest-dev
+    [ "${1:-}" = bench ] || return 0
+    normans_has_header benchmark/benchmark.h || echo libbenchmark-dev
+    normans_has_header htscodecs/rANS_static4x16.h || echo libhtscodecs-dev
+}
+
+# What some tests run on other processors with: emulators and a cross compiler. Without them those
+# tests are skipped.
+normans_missing_emulators() {
+    source tests/emulator/packages.sh
+    normans_missing_emulator_packages
+    command -v qemu-aarch64-static >/dev/null || echo qemu-user-static
+    command -v aarch64-linux-gnu-g++ >/dev/null || echo g++-aarch64-linux-gnu
+}
+
+normans_can_install() {
+    [ "$(id -u)" = 0 ] && [ -f /etc/debian_version ] && command -v apt-get >/dev/null
+}
+
+# normans_install PACKAGES: quietly.
+normans_install() {
+    export DEBIAN_FRONTEND=noninteractive
+    apt-get -qq update && apt-get -qq install -y --no-install-recommends "$@" >/dev/null
+}
+
+# Where it can: a failure only means skipped tests.
+normans_setup_emulators() {
+    local missing
+    missing=$(normans_missing_emulators | tr '\n' ' ')
+    [ -n "$missing" ] && normans_can_install || return 0
+    echo "installing: $missing"
+    # shellcheck disable=SC2086  # a list of words
+    normans_install $missing || true
 }
 
 normans_setup() {
     local missing
-    missing=$(normans_missing_packages | tr '\n' ' ')
+    missing=$(normans_missing_packages "$@" | tr '\n' ' ')
     [ -n "$missing" ] || return 0
-    if [ "$(id -u)" = 0 ] && [ -f /etc/debian_version ] && command -v apt-get >/dev/null; then
+    if normans_can_install; then
         echo "installing: $missing"
-        export DEBIAN_FRONTEND=noninteractive
         # shellcheck disable=SC2086  # a list of words
-        apt-get -qq update && apt-get -qq install -y --no-install-recommends $missing >/dev/null
-        missing=$(normans_missing_packages | tr '\n' ' ')
+        normans_install $missing
+        missing=$(normans_missing_packages "$@" | tr '\n' ' ')
     fi
     if [ -n "$missing" ]; then
         echo "missing; please install (Debian names): $missing" >&2

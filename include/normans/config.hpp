@@ -17,14 +17,60 @@ static_assert(__cplusplus >= 201703L, "normans needs C++17");
 #define NORMANS_HD
 #endif
 
+// Loops over a group's registers must vanish, also where the compiler does not unroll by itself.
+#if defined(__CUDACC__)
+#define NORMANS_UNROLL
+#elif defined(__clang__)
+#define NORMANS_UNROLL _Pragma("unroll")
+#elif defined(__GNUC__)
+#define NORMANS_UNROLL _Pragma("GCC unroll 8")
+#else
+#define NORMANS_UNROLL
+#endif
+
+// What runs for every step must be inlined, what rarely runs must stay out of its way.
+#if defined(__GNUC__)
+#define NORMANS_INLINE inline __attribute__((always_inline))
+#define NORMANS_LAMBDA __attribute__((always_inline))  // behind a lambda's parameters
+#define NORMANS_NOINLINE __attribute__((noinline))
+#define NORMANS_OPAQUE(value) asm volatile("" : "+m"(value))  // the optimiser forgets it
+#else
+#define NORMANS_INLINE inline
+#define NORMANS_LAMBDA
+#define NORMANS_NOINLINE
+#define NORMANS_OPAQUE(value) static_cast<void>(0)
+#endif
+
 // Named after what the unit is compiled for: units built for different targets can then be linked
 // into one program, and each keeps its own copy of the inline functions.
-#if defined(__AVX2__) && defined(__FMA__) && !defined(__CUDACC__)
+#if defined(__CUDACC__)
+#define NORMANS_AVX512 0
+#define NORMANS_AVX2 0
+#define NORMANS_NEON 0
+#define NORMANS_NAMESPACE v0
+#else
+#if defined(__AVX512F__) && defined(__AVX512BW__) && defined(__AVX512DQ__) && \
+    defined(__AVX512VL__) && defined(__AVX512VBMI2__)
+#define NORMANS_AVX512 1
+#define NORMANS_NAMESPACE v0_avx512
+#else
+#define NORMANS_AVX512 0
+#endif
+#if defined(__AVX2__) && defined(__FMA__)
 #define NORMANS_AVX2 1
-#define NORMANS_NAMESPACE v0_avx2
 #else
 #define NORMANS_AVX2 0
+#endif
+#if defined(__aarch64__) && defined(__ARM_NEON) && !defined(__AARCH64EB__)
+#define NORMANS_NEON 1
+#else
+#define NORMANS_NEON 0
+#endif
+#if NORMANS_AVX2 && !NORMANS_AVX512
+#define NORMANS_NAMESPACE v0_avx2
+#elif !NORMANS_AVX512
 #define NORMANS_NAMESPACE v0
+#endif
 #endif
 
 namespace normans {

@@ -3,22 +3,16 @@
 // the optional target normans::dispatch. Same bytes as encode() and decode(). Takes array_predictor
 // only, since a callable cannot be compiled in advance.
 
-#include "host/block.hpp"
+#include "host/codec.hpp"
 
 // Outside the namespace that is named after the unit's target: both sides of the link see the same.
 // Structs cross as bytes; their layout does not depend on the target.
 namespace normans_dispatch {
 
 struct arguments {
-    const void* spec;       // block_spec
-    const void* predictor;  // array_predictor
-    void* codes;            // uint8_t or uint16_t; only read when encoding
+    void* tasks;  // encode_task or decode_task <uint8_t or uint16_t, array_predictor>
+    std::size_t count;
     std::size_t code_bytes;
-    std::ptrdiff_t head_stride;
-    std::ptrdiff_t token_stride;
-    std::uint8_t* block;
-    std::size_t bytes;  // capacity, or size of the block
-    void* result;       // encode_result or decode_result
 };
 
 /// backend: a backend_id, or best. False if this machine cannot run it; then nothing is done.
@@ -32,16 +26,41 @@ namespace normans {
 inline namespace NORMANS_NAMESPACE {
 namespace dispatch {
 
-/// As normans::encode. `backend` forces one, for tests: bad_argument where it cannot run.
+/// As normans::encode_blocks. `backend` forces one, for tests: every result stays bad_argument
+/// where it cannot run.
+template <class Code, class Executor = run_here>
+void encode_blocks(encode_task<Code, array_predictor>* tasks, size_t count,
+                   int backend = normans_dispatch::best, const Executor& executor = {})
+{
+    constexpr size_t each = 32;
+    executor((count + each - 1) / each, [=](size_t job) {
+        const size_t first = job * each, rest = count - first;
+        normans_dispatch::encode(backend, {tasks + first, rest < each ? rest : each, sizeof(Code)});
+    });
+}
+
+/// As normans::decode_blocks.
+template <class Code, class Executor = run_here>
+void decode_blocks(decode_task<Code, array_predictor>* tasks, size_t count,
+                   int backend = normans_dispatch::best, const Executor& executor = {})
+{
+    constexpr size_t each = 32;
+    executor((count + each - 1) / each, [=](size_t job) {
+        const size_t first = job * each, rest = count - first;
+        normans_dispatch::decode(backend, {tasks + first, rest < each ? rest : each, sizeof(Code)});
+    });
+}
+
+/// As normans::encode.
 template <class Code>
 encode_result encode(const block_spec& spec, box_view<Code> codes, const array_predictor& predictor,
                      uint8_t* out, size_t capacity, int backend = normans_dispatch::best) noexcept
 {
-    encode_result result;
-    auto* const data = const_cast<std::remove_const_t<Code>*>(codes.data);  // never written to
-    normans_dispatch::encode(backend, {&spec, &predictor, data, sizeof(Code), codes.head_stride,
-                                       codes.token_stride, out, capacity, &result});
-    return result;
+    using code = std::remove_const_t<Code>;
+    encode_task<code, array_predictor> task{
+        spec, {codes.data, codes.head_stride, codes.token_stride}, predictor, out, capacity, {}};
+    encode_blocks(&task, 1, backend);
+    return task.result;
 }
 
 /// As normans::decode.
@@ -50,11 +69,9 @@ decode_result decode(const block_spec& spec, const uint8_t* block, size_t bytes,
                      const array_predictor& predictor, box_view<Code> out,
                      int backend = normans_dispatch::best) noexcept
 {
-    decode_result result;
-    normans_dispatch::decode(backend, {&spec, &predictor, out.data, sizeof(Code), out.head_stride,
-                                       out.token_stride, const_cast<uint8_t*>(block), bytes,
-                                       &result});
-    return result;
+    decode_task<Code, array_predictor> task{spec, block, bytes, predictor, out, {}};
+    decode_blocks(&task, 1, backend);
+    return task.result;
 }
 
 }  // namespace dispatch

@@ -14,20 +14,18 @@ template decode_result decode(const block_spec&, const uint8_t*, size_t,
 template decode_result decode(const block_spec&, const uint8_t*, size_t,
                               const field::page_predictor&, box_view<uint16_t>) noexcept;
 
-#if NORMANS_AVX2
-template encode_result encode<portable_backend>(const block_spec&, box_view<const uint8_t>,
-                                                const field::page_predictor&, uint8_t*,
-                                                size_t) noexcept;
-template encode_result encode<portable_backend>(const block_spec&, box_view<const uint16_t>,
-                                                const field::page_predictor&, uint8_t*,
-                                                size_t) noexcept;
-template decode_result decode<portable_backend>(const block_spec&, const uint8_t*, size_t,
-                                                const field::page_predictor&,
-                                                box_view<uint8_t>) noexcept;
-template decode_result decode<portable_backend>(const block_spec&, const uint8_t*, size_t,
-                                                const field::page_predictor&,
-                                                box_view<uint16_t>) noexcept;
-#endif
+template encode_result encode<scalar_backend>(const block_spec&, box_view<const uint8_t>,
+                                              const field::page_predictor&, uint8_t*,
+                                              size_t) noexcept;
+template encode_result encode<scalar_backend>(const block_spec&, box_view<const uint16_t>,
+                                              const field::page_predictor&, uint8_t*,
+                                              size_t) noexcept;
+template decode_result decode<scalar_backend>(const block_spec&, const uint8_t*, size_t,
+                                              const field::page_predictor&,
+                                              box_view<uint8_t>) noexcept;
+template decode_result decode<scalar_backend>(const block_spec&, const uint8_t*, size_t,
+                                              const field::page_predictor&,
+                                              box_view<uint16_t>) noexcept;
 
 }  // namespace NORMANS_NAMESPACE
 }  // namespace normans

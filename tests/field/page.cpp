@@ -4,23 +4,6 @@
 
 namespace field {
 
-double sigma_value(uint32_t index, int offset)
-{
-    return index == sigma_zero ? 0 : std::exp2(double(offset) + double(index) / 8);
-}
-
-marginal_table some_marginal(uint64_t seed)
-{
-    random_source random{seed};
-    uint64_t counts[256];
-    for (uint64_t& count : counts) count = random.below(1000);
-    uint16_t freq[256];
-    normalize_counts(counts, freq);
-    marginal_table table{};
-    if (make_marginal(freq, table) != status::ok) std::abort();
-    return table;
-}
-
 block_spec row_spec(scalar_type type, uint32_t count, uint32_t lanes)
 {
     block_spec spec;

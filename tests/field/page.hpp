@@ -2,7 +2,6 @@
 // What the field cases share: seeded pages of scalars with predictions, one predictor type over
 // arrays (so that the codec is instantiated once, in codec.cpp), and memory between guard pages.
 
-#include <normans/host/marginal.hpp>
 #include <normans/normans.hpp>
 
 #include <sys/mman.h>
@@ -11,6 +10,8 @@
 #include <cstdlib>
 #include <cstring>
 #include <vector>
+
+#include "support/random_source.hpp"
 
 namespace field {
 
@@ -25,41 +26,6 @@ inline constexpr scalar_type all_types[] = {
 inline constexpr uint32_t lane_counts[] = {1, 8, 16, 32};
 inline constexpr shape_id all_shapes[] = {shape_id::gaussian, shape_id::mixture,
                                           shape_id::mixture_marginal};
-
-// Sizes are scaled down where every access is checked.
-#if defined(__SANITIZE_ADDRESS__)
-inline constexpr bool sanitized = true;
-#else
-inline constexpr bool sanitized = false;
-#endif
-
-/// splitmix64: the same numbers everywhere, from integers only.
-struct random_source {
-    uint64_t state;
-
-    uint64_t next()
-    {
-        uint64_t z = state += 0x9E3779B97F4A7C15u;
-        z = (z ^ z >> 30) * 0xBF58476D1CE4E5B9u;
-        z = (z ^ z >> 27) * 0x94D049BB133111EBu;
-        return z ^ z >> 31;
-    }
-    uint32_t bits() { return uint32_t(next() >> 32); }
-    uint32_t below(uint32_t limit) { return uint32_t((next() >> 32) * limit >> 32); }
-    /// About normal, sd 1: twelve uniform numbers.
-    double normal()
-    {
-        double sum = -6;
-        for (int i = 0; i < 12; ++i) sum += double(bits()) / 4294967296.0;
-        return sum;
-    }
-};
-
-/// 2^(offset + index / 8), the deviation that a sigma index stands for; 0 for sigma_zero.
-double sigma_value(uint32_t index, int offset);
-
-/// A frequency table that no symbol dominates, from a seed.
-marginal_table some_marginal(uint64_t seed);
 
 using page_predictor = view_predictor<scalar_means, scalar_sigmas>;
 
@@ -153,20 +119,18 @@ extern template decode_result decode(const block_spec&, const uint8_t*, size_t,
 extern template decode_result decode(const block_spec&, const uint8_t*, size_t,
                                      const field::page_predictor&, box_view<uint16_t>) noexcept;
 
-#if NORMANS_AVX2
-extern template encode_result encode<portable_backend>(const block_spec&, box_view<const uint8_t>,
-                                                       const field::page_predictor&, uint8_t*,
-                                                       size_t) noexcept;
-extern template encode_result encode<portable_backend>(const block_spec&, box_view<const uint16_t>,
-                                                       const field::page_predictor&, uint8_t*,
-                                                       size_t) noexcept;
-extern template decode_result decode<portable_backend>(const block_spec&, const uint8_t*, size_t,
-                                                       const field::page_predictor&,
-                                                       box_view<uint8_t>) noexcept;
-extern template decode_result decode<portable_backend>(const block_spec&, const uint8_t*, size_t,
-                                                       const field::page_predictor&,
-                                                       box_view<uint16_t>) noexcept;
-#endif
+extern template encode_result encode<scalar_backend>(const block_spec&, box_view<const uint8_t>,
+                                                     const field::page_predictor&, uint8_t*,
+                                                     size_t) noexcept;
+extern template encode_result encode<scalar_backend>(const block_spec&, box_view<const uint16_t>,
+                                                     const field::page_predictor&, uint8_t*,
+                                                     size_t) noexcept;
+extern template decode_result decode<scalar_backend>(const block_spec&, const uint8_t*, size_t,
+                                                     const field::page_predictor&,
+                                                     box_view<uint8_t>) noexcept;
+extern template decode_result decode<scalar_backend>(const block_spec&, const uint8_t*, size_t,
+                                                     const field::page_predictor&,
+                                                     box_view<uint16_t>) noexcept;
 
 }  // namespace NORMANS_NAMESPACE
 }  // namespace normans

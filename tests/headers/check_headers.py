@@ -16,7 +16,13 @@ import sys
 import tempfile
 
 # Needs what the compiler must be told to target.
-TARGET_FLAGS = {"host/vec_avx2.hpp": ["-mavx2", "-mfma"]}
+TARGET_FLAGS = {
+    "host/planes_avx2.hpp": ["-mavx2", "-mfma"],
+    "host/planes_avx512.hpp": ["-mavx2", "-mfma", "-mavx512f", "-mavx512bw", "-mavx512dq",
+                               "-mavx512vl", "-mavx512vbmi2"],
+}
+# Only aarch64 compilers can read them; tests/neon does.
+OTHER_MACHINES = {"host/planes_neon.hpp"}
 
 WARNINGS = ["-Wall", "-Wextra", "-Wpedantic", "-Wconversion", "-Wsign-conversion", "-Wshadow",
             "-Wold-style-cast", "-Werror"]
@@ -46,7 +52,7 @@ def public_headers(include):
     for folder, _, names in os.walk(root):
         found += [os.path.relpath(os.path.join(folder, name), root)
                   for name in names if name.endswith(".hpp")]
-    return sorted(found)
+    return sorted(set(found) - OTHER_MACHINES)
 
 
 def includes_of(include, header):
@@ -183,7 +189,7 @@ def check_names(args):
             code = line.split("//")[0].replace("static_assert", "")
             if header != "config.hpp" and re.search(r"\b_MSC\w*|__clang__", code):
                 complaints.append(f"{header}:{number}: compiler inspected outside config.hpp")
-            if EXTENSIONS.search(code):
+            if header != "config.hpp" and EXTENSIONS.search(code):
                 complaints.append(f"{header}:{number}: {line.strip()}")
     print("\n".join(complaints))
     sys.exit(1 if complaints else 0)

@@ -37,7 +37,8 @@ void add_tensor(totals& sum, const normans::tensor_profile& entry, const mean_te
             const uint32_t mean = normans::map_mean(normans::float_to_bits(means.at(i)),
                                                     normans::float_to_bits(pages.a(c)),
                                                     normans::float_to_bits(pages.b(c)));
-            row.add(model, model.prepare(mean, pages.sigma_index(c), 0), pages.sigma_index(c),
+            row.add(model,
+                    model.prepare_sloped(mean, pages.sigma_index(c), normans::statistics_scale),
                     codes[i]);
             for (int j = 0; j < 16; ++j) {
                 const auto m = model.prepare(mean, pages.sigma_index(c), j + normans::min_row_step);

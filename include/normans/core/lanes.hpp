@@ -4,8 +4,7 @@
 // rans_step.hpp's, once for all backends. array_lanes is the definition that every other backend
 // must equal, bit for bit, whatever it holds its states in.
 //     locate / find       slot / code -> interval under a model or a marginal, idle if not active
-//     advance             state = freq (state >> 15) + offset
-//     divide              its inverse: ((state / freq) << 15) + state % freq + start
+//     advance             state = freq (state >> 15) + offset; divide is its inverse
 //     refill              lanes below lower_bound take a word, ascending
 //     spill               full lanes give a word, descending
 //     pop / push          raw bits
@@ -30,6 +29,7 @@ struct array_lanes {
     };
     using values = array<uint32_t>;
     using state = values;
+    using encoder_state = state;
     using models = array<scalar_model>;
     using mask = uint32_t;  // bit i: lane i
 

@@ -19,11 +19,10 @@ inline namespace NORMANS_NAMESPACE {
 /// Decodes one scalar per active lane; returns the codes (0 where inactive). A lane whose slot
 /// belongs to no code is set in `corrupt`. `words` says in the end whether they ran out.
 template <class Lanes, class Model, class Guess, class Reader>
-NORMANS_HD typename Lanes::values decode_step(typename Lanes::state& state, const Model& model,
-                                              const Guess& guess,
-                                              const typename Lanes::models& models,
-                                              typename Lanes::mask active, Reader& words,
-                                              typename Lanes::mask& corrupt)
+NORMANS_HD NORMANS_INLINE typename Lanes::values
+decode_step(typename Lanes::state& state, const Model& model, const Guess& guess,
+            const typename Lanes::models& models, typename Lanes::mask active, Reader& words,
+            typename Lanes::mask& corrupt)
 {
     const auto slots = Lanes::slot(state);
     const auto found = Lanes::locate(model, guess, models, slots, active);
@@ -55,10 +54,10 @@ NORMANS_HD typename Lanes::values decode_step(typename Lanes::state& state, cons
 /// Encodes one scalar per active lane: decode_step's events in reverse. Steps come last to first.
 /// Returns the lanes that escaped.
 template <class Lanes, class Model, class Writer>
-NORMANS_HD typename Lanes::mask encode_step(typename Lanes::state& state, const Model& model,
-                                            const typename Lanes::models& models,
-                                            const typename Lanes::values& codes,
-                                            typename Lanes::mask active, Writer& words)
+NORMANS_HD NORMANS_INLINE typename Lanes::mask
+encode_step(typename Lanes::encoder_state& state, const Model& model,
+            const typename Lanes::models& models, const typename Lanes::values& codes,
+            typename Lanes::mask active, Writer& words)
 {
     const auto found = Lanes::find(model, models, codes, active);
     if (Lanes::any(found.raw | found.escaped)) {

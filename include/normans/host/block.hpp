@@ -52,11 +52,18 @@ constexpr box_view<Code> dense(const block_spec& spec, Code* data)
 }
 
 /// Which code ran the steps; all give the same bytes.
-enum class backend_id : uint8_t { portable, avx2 };
+enum class backend_id : uint8_t { scalar, portable, avx2, avx512, neon };
 
 constexpr const char* backend_name(backend_id id)
 {
-    return id == backend_id::avx2 ? "avx2" : "portable";
+    switch (id) {
+    case backend_id::scalar: return "scalar";
+    case backend_id::portable: return "portable";
+    case backend_id::avx2: return "avx2";
+    case backend_id::avx512: return "avx512";
+    case backend_id::neon: return "neon";
+    }
+    return "unknown backend";
 }
 
 struct [[nodiscard]] encode_result {
@@ -66,7 +73,8 @@ struct [[nodiscard]] encode_result {
     uint32_t lanes = 0;
     bool row_scaled = false;
     uint32_t escapes = 0;  // scalars without a slot of their own
-    backend_id backend = backend_id::portable;  // what coded the steps
+    uint32_t repairs = 0;  // scalars that fell back to the scalar definition (far ones, say)
+    backend_id backend = backend_id::scalar;  // what coded the steps; one lane is always scalar
     constexpr explicit operator bool() const { return code == status::ok; }
 };
 
@@ -76,7 +84,8 @@ struct [[nodiscard]] decode_result {
     block_mode mode = block_mode::raw;
     uint32_t lanes = 0;
     bool row_scaled = false;
-    backend_id backend = backend_id::portable;
+    uint32_t repairs = 0;  // scalars that fell back: far ones, or the first guess missed
+    backend_id backend = backend_id::scalar;
     constexpr explicit operator bool() const { return code == status::ok; }
 };
 

@@ -10,56 +10,82 @@
 namespace normans {
 inline namespace NORMANS_NAMESPACE {
 
-namespace detail {
+/// Statistics take z at 1/32 of its scale: up to 128 sigma (range 4). fp32 bits.
+constexpr uint32_t statistics_scale = 0x3d000000;
 
-// 2^16 / (1 + 2^(m/4) / 12) for m = 8 log2(cell / sigma) in [-32, 95].
-struct row_weights {
-    uint32_t weight[128];
+/// 2^13 / sqrt(1 + c^2 / 12) where c = cell / sigma, in steps of half an octave around 2^-3.75.
+struct row_weight_table {
+    uint16_t weight[32];
 };
 
-constexpr row_weights make_row_weights()
+constexpr row_weight_table row_weights()
 {
-    constexpr uint64_t quarter[4] = {1073741824, 1276901417, 1518500250, 1805811301};  // 2^(30+i/4)
-    row_weights table{};
-    for (int i = 0; i < 128; ++i) {
-        const int octave = i / 4 - 8;
-        const uint64_t power = octave < 0 ? (quarter[i % 4] << 8) >> -octave
-                                          : quarter[i % 4] << 8 << octave;  // 2^(38 + m/4)
-        const uint64_t twelve = uint64_t(12) << 38;
-        table.weight[i] = uint32_t((twelve / 256 * 65536) / ((twelve + power) / 256));
-    }
-    return table;
+    return {{8190, 8188, 8184, 8177, 8162, 8132, 8074, 7961, 7748, 7369, 6753,
+             5877, 4822, 3750, 2803, 2043, 1467, 1046, 743,  526,  372,  264,
+             186,  132,  93,   66,   47,   33,   23,   16,   12,   8}};
 }
 
-inline constexpr row_weights row_weight_table = make_row_weights();
+namespace detail {
+
+// The upper halves of two floats, added, are a logarithm of their product, 128 an octave: (cell at
+// the mean) * slope - this = 64 * the table's index.
+template <class Model>
+constexpr uint32_t row_weight_origin(const normal_shape& shape)
+{
+    constexpr uint32_t cell = 127 + Model::format.mantissa_bits, scale = 5, lowest = 4;
+    return (shape.unit_slope >> 16) + 128 * (cell - scale - lowest);
+}
+
+template <class Model>
+constexpr uint32_t smallest_cell = uint32_t(128 - Model::format.bias) << 7;
 
 }  // namespace detail
 
 /// Sums over one token's scalars.
 struct row_statistics {
-    uint64_t sum = 0;  // (r / sigma)^2, weighted, in units of row_unit
+    uint64_t sum = 0;  // (r / sigma)^2, weighted, 2^16 / range^2 for one sigma^2
     uint32_t count = 0;
 
-    /// `m` is prepared with row step 0. Special codes and far scalars say nothing.
+    /// `m` is prepared with statistics_scale. Special codes and far scalars say nothing.
     template <class Model>
-    void add(const Model& model, const scalar_model& m, uint32_t sigma_index, uint32_t code)
+    void add(const Model& model, const scalar_model& m, uint32_t code)
     {
-        constexpr scalar_format format = Model::format;
-        if (m.is_far || is_special(format, code)) return;
-        // z at an eighth of the usual scale: up to 32 sigma (range 4).
-        constexpr uint32_t eighth = uint32_t(3) << 23;
-        const uint32_t bias = exponent_field(m.bias) > 3 ? m.bias - eighth : 0;
-        const int z = z_of(value_bits(format, code), m.slope - eighth, bias);
-        constexpr int subnormal_field = 128 - format.bias;
-        const int field = int(exponent_field(m.mean));
-        const int cell = (field > subnormal_field ? field : subnormal_field) - 127 -
-                         int(format.mantissa_bits);
-        int ratio = 8 * (cell - model.sigma_offset) - int(sigma_index) + 32;
-        ratio = ratio < 0 ? 0 : ratio > 127 ? 127 : ratio;
-        sum += uint64_t(uint32_t(z * z)) * detail::row_weight_table.weight[ratio] >> 8;
+        if (m.is_far || is_special(Model::format, code)) return;
+        const int z = z_of(value_bits(Model::format, code), m.slope, m.bias);
+        const uint32_t field = m.mean >> 16 & 0x7f80, least = detail::smallest_cell<Model>;
+        const uint32_t ratio = (field > least ? field : least) + (m.slope >> 16);
+        const uint32_t origin = detail::row_weight_origin<Model>(model.shape);
+        uint32_t index = ratio > origin ? (ratio - origin) >> 6 : 0;
+        index = index > 31 ? 31 : index;
+        const int y = (z * int(row_weights().weight[index]) + (1 << 14)) >> 15;
+        sum += uint64_t(uint32_t(y * y));
         ++count;
     }
 };
+
+/// 2^(step / 4) as floats, by step - min_row_step: row_slope's inverses, near enough for a guess.
+struct row_deviation_table {
+    float value[16];
+};
+
+constexpr row_deviation_table row_deviations()
+{
+    return {{0.35355339f, 0.42044821f, 0.5f, 0.59460356f, 0.70710678f, 0.84089642f, 1.0f,
+             1.1892071f, 1.4142136f, 1.6817928f, 2.0f, 2.3784142f, 2.8284271f, 3.3635857f, 4.0f,
+             4.7568285f}};
+}
+
+/// row_slope by step - min_row_step.
+struct row_slope_table {
+    uint32_t bits[16];
+};
+
+constexpr row_slope_table row_slopes()
+{
+    row_slope_table table{};
+    for (int i = 0; i < 16; ++i) table.bits[i] = row_slope(i + min_row_step);
+    return table;
+}
 
 struct row_choice {
     int step;
@@ -76,8 +102,10 @@ inline row_choice choose_row_step(const normal_shape& shape, const row_statistic
     constexpr int32_t saved[16] = {-330920, -220149, -141823, -86437, -47274, -19582, 0,     13846,
                                    23637,   30560,   35456,   38917,  41365,  43096,  44320, 45185};
     if (row.count == 0) return {0, 0};
-    const uint64_t unit = (uint64_t(1) << 32) / (shape.range * shape.range);  // one sigma^2
-    const uint64_t mean = row.sum / row.count;
+    // One sigma^2, and the mean of the squares, in 1/65536 of the sum's unit.
+    const uint64_t unit = (uint64_t(1) << 32) / (shape.range * shape.range);
+    const uint64_t mean =
+        (row.sum / row.count << 16) + (row.sum % row.count << 16) / row.count;
     int index = 0;
     for (const uint32_t begin : begins) index += mean >= (unit * begin >> 16);
     const int step = index + min_row_step;

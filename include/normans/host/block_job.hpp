@@ -1,0 +1,115 @@
+#pragma once
+// A bundle: blocks of one geometry that are coded together, step by step. What the loops know of
+// each block is a job.
+
+#include "block.hpp"
+
+namespace normans {
+inline namespace NORMANS_NAMESPACE {
+namespace detail {
+
+struct block_sums {
+    uint32_t content_check = 0;
+    uint32_t parameter_hash = 0;
+};
+
+/// Code is const when encoding. Predictor: array_predictor or the caller's own callable.
+template <class Code, class Predictor>
+struct block_job {
+    using code_type = Code;
+    using predictor_type = Predictor;
+
+    Predictor predictor;
+    box_view<Code> codes;
+    const uint8_t* row_steps = nullptr;  // nibbles; null: no row scale
+    const uint8_t* states_in = nullptr;  // decoding
+    uint8_t* states_out = nullptr;       // encoding
+    word_reader reader{};
+    word_writer writer{};
+    block_sums sums{};
+    uint32_t escapes = 0;
+    uint32_t repairs = 0;
+    bool damaged = false;
+};
+
+/// A callable by reference: jobs are copied about.
+template <class Predictor>
+struct predictor_reference {
+    const Predictor* predictor;
+    prediction operator()(const scalar_position& at) const { return predict_at(*predictor, at); }
+};
+
+inline any_means as_any(const scalar_means& m, const block_spec& spec)
+{
+    return {m.data, ptrdiff_t(uint64_t(spec.tokens) * spec.dim), ptrdiff_t(spec.dim),
+            any_means::fp32};
+}
+inline any_means as_any(const fp32_means& m, const block_spec&)
+{
+    return {m.data, m.head_stride, m.token_stride, any_means::fp32};
+}
+inline any_means as_any(const bf16_means& m, const block_spec&)
+{
+    return {m.data, m.head_stride, m.token_stride, scalar_type::bf16};
+}
+inline any_means as_any(const fp8_means& m, const block_spec&)
+{
+    return {m.data, m.head_stride, m.token_stride, m.type};
+}
+inline any_means as_any(const any_means& m, const block_spec&) { return m; }
+inline any_sigmas as_any(const one_sigma& s, const block_spec&) { return {&s.index, 0, 0, 0}; }
+inline any_sigmas as_any(const channel_sigmas& s, const block_spec&)
+{
+    return {s.index, s.dim, 0, 1};
+}
+inline any_sigmas as_any(const scalar_sigmas& s, const block_spec&) { return {s.index, 0, 1, 0}; }
+inline any_sigmas as_any(const any_sigmas& s, const block_spec&) { return s; }
+inline channel_affine as_any(const no_affine&, const block_spec&) { return {nullptr, nullptr, 0}; }
+inline channel_affine as_any(const channel_affine& a, const block_spec&) { return a; }
+
+template <class Predictor, class = void>
+constexpr bool is_array_view_v = false;
+template <class Means, class Sigmas, class Affine>
+constexpr bool is_array_view_v<
+    view_predictor<Means, Sigmas, Affine>,
+    std::void_t<decltype(as_any(std::declval<const Means&>(), std::declval<const block_spec&>())),
+                decltype(as_any(std::declval<const Sigmas&>(), std::declval<const block_spec&>())),
+                decltype(as_any(std::declval<const Affine&>(),
+                                std::declval<const block_spec&>()))>> = true;
+
+/// Ready-made views become one type, so that the loops are compiled once for all of them.
+template <class Predictor>
+auto source_of(const Predictor& predictor, const block_spec& spec)
+{
+    if constexpr (is_array_view_v<Predictor>)
+        return array_predictor{as_any(predictor.means, spec), as_any(predictor.sigmas, spec),
+                               as_any(predictor.affine, spec)};
+    else
+        return predictor_reference<Predictor>{&predictor};
+}
+
+/// True if two jobs' inputs lie alike in memory, so that one walk serves both.
+template <class Code>
+bool alike(const block_job<Code, array_predictor>& x, const block_job<Code, array_predictor>& y)
+{
+    const auto& a = x.predictor;
+    const auto& b = y.predictor;
+    return x.codes.head_stride == y.codes.head_stride &&
+           x.codes.token_stride == y.codes.token_stride && a.means.type == b.means.type &&
+           a.means.head_stride == b.means.head_stride &&
+           a.means.token_stride == b.means.token_stride && a.sigmas.dim == b.sigmas.dim &&
+           a.sigmas.scalar_stride == b.sigmas.scalar_stride &&
+           a.sigmas.channel_stride == b.sigmas.channel_stride &&
+           (a.affine.a == nullptr) == (b.affine.a == nullptr) && a.affine.dim == b.affine.dim;
+}
+
+template <class Code, class Predictor>
+bool alike(const block_job<Code, Predictor>& x, const block_job<Code, Predictor>& y)
+{
+    return x.codes.head_stride == y.codes.head_stride &&
+           x.codes.token_stride == y.codes.token_stride;
+}
+
+}  // namespace detail
+}  // namespace NORMANS_NAMESPACE
+}  // namespace normans

@@ -1,0 +1,21 @@
+#pragma once
+// Who runs the jobs of a call with many blocks. An executor is a callable (size_t jobs, job): it
+// runs job(0) .. job(jobs - 1), in any order, on any threads, and returns when all are done. Jobs
+// do not throw. Engines wrap their own pool; thread_executor.hpp has one over std::thread.
+
+#include "../config.hpp"
+
+namespace normans {
+inline namespace NORMANS_NAMESPACE {
+
+/// On the calling thread.
+struct run_here {
+    template <class Job>
+    void operator()(size_t jobs, const Job& job) const
+    {
+        for (size_t i = 0; i < jobs; ++i) job(i);
+    }
+};
+
+}  // namespace NORMANS_NAMESPACE
+}  // namespace normans

@@ -1,0 +1,918 @@
+#pragma once
+// A lane group over planes of 16-bit words: the same names as array_lanes (core/lanes.hpp) and the
+// same integers. A state is held as two planes, so that a vector carries twice the lanes that
+// 32-bit states would need; slots, freqs and codes are words anyway, and only the edges of cells
+// become floats. V supplies the registers (planes_*.hpp), 32 lanes a plane; several planes side by
+// side let the stages of independent blocks overlap.
+// Lanes that the fast path does not know (far scalars, a code at the end of the range, a bad first
+// guess) go to the scalar definition in core/normal.hpp, one by one.
+
+#include <cstring>
+
+#include "../core/lanes.hpp"
+#include "lane_places.hpp"
+#include "row_scale.hpp"
+
+namespace normans {
+inline namespace NORMANS_NAMESPACE {
+
+/// A normal_model together with its constants as registers want them.
+template <class V, class Model>
+struct plane_model {
+    static constexpr scalar_format format = Model::format;
+    static constexpr int p = int(format.mantissa_bits);
+
+    Model scalar;
+    const marginal_table* marginal;
+    typename V::pieces cdf;             // C over z
+    typename V::small_table low_edges;  // edges of subnormals, high halves of fp32 (8-bit types)
+    typename V::byte_table low_codes;   // see plane_lanes::first_boundary
+    typename V::small_table low_values;
+    typename V::byte_table weight_low, weight_high;  // row_weights, as two bytes
+    uint32_t weight_origin;
+    uint32_t slope[8];                  // the sigma offset folded in
+    uint32_t unit;                      // unit - slope: sigma as fp32 bits, see normal_model
+    uint32_t smallest_index;            // sigmas below it have slopes that the fast path leaves
+
+    plane_model(const Model& model, shape_id id) : plane_model(model, tables(id)) {}
+
+    /// Slopes beyond 2^36 could carry an edge out of the range of the integer conversion.
+    static constexpr int largest_slope_exponent = 36;
+
+private:
+    struct table_words {
+        uint16_t base[32], rise[32], low_edges[16], low_values[16];
+        uint8_t low_codes[32], weight_low[32], weight_high[32];
+    };
+
+    // The upper half of n * 2^exponent as fp32, n < 256.
+    static constexpr uint16_t high_half(uint32_t n, int exponent)
+    {
+        if (n == 0) return 0;
+        int top = 0;
+        while (n >> (top + 1) != 0) ++top;
+        return uint16_t(uint32_t(127 + exponent + top) << 7 | ((n << (7 - top)) & 127));
+    }
+
+    static constexpr table_words make_tables(shape_id id)
+    {
+        const normal_shape shape = shape_of(id);
+        table_words out{};
+        for (uint32_t i = 0; i < 32; ++i) {
+            const uint32_t piece = (i + 16) & 31;  // looked up by signed z
+            out.base[i] = uint16_t(shape.base[piece] + shape.escape_slots);
+            out.rise[i] = uint16_t(shape.base[piece + 1] - shape.base[piece]);
+            out.weight_low[i] = uint8_t(row_weights().weight[i] & 255);
+            out.weight_high[i] = uint8_t(row_weights().weight[i] >> 8);
+        }
+        if (p > 3) return out;
+        constexpr int half_step = -(format.bias + p);
+        for (uint32_t i = 0; i < 16; ++i) {  // see edge_bits, value_bits
+            out.low_edges[i] = high_half(i == 0 ? 0 : 2 * i - 1, half_step);
+            out.low_values[i] = high_half(2 * i, half_step);
+        }
+        for (uint32_t i = 0; i < 32; ++i) {
+            const uint32_t octave = i >> p, significand = (1u << p) + (i & ((1u << p) - 1));
+            out.low_codes[i] = uint8_t(significand << octave >> (p + 1));
+        }
+        return out;
+    }
+
+    template <shape_id Id>
+    static constexpr table_words tables_v = make_tables(Id);
+
+    static const table_words& tables(shape_id id)
+    {
+        switch (id) {
+        case shape_id::mixture: return tables_v<shape_id::mixture>;
+        case shape_id::mixture_marginal: return tables_v<shape_id::mixture_marginal>;
+        case shape_id::gaussian: break;
+        }
+        return tables_v<shape_id::gaussian>;
+    }
+
+    plane_model(const Model& model, const table_words& words)
+        : scalar(model), marginal(model.marginal), cdf(words.base, words.rise),
+          low_edges(words.low_edges), low_codes(words.low_codes), low_values(words.low_values),
+          weight_low(words.weight_low), weight_high(words.weight_high),
+          weight_origin(detail::row_weight_origin<Model>(model.shape)),
+          unit(one_bits + model.shape.unit_slope)
+    {
+        for (int i = 0; i < 8; ++i)
+            slope[i] = model.shape.slope[i] - (uint32_t(model.sigma_offset) << 23);
+        const int octave = int(model.shape.unit_slope >> 23) - 127 - model.sigma_offset + 2 -
+                           largest_slope_exponent;
+        smallest_index = uint32_t(octave < 0 ? 0 : octave > 31 ? 255 : 8 * octave);
+    }
+};
+
+template <class V>
+struct plane_lanes {
+    using planes = V;
+    using float_mode = typename V::float_mode;
+    using words = typename V::words;
+    using floats = typename V::floats;
+    static constexpr uint32_t width = V::lanes;
+    static constexpr uint32_t blocks = width / 8;  // at most: with 8 lanes each
+
+    using values = words;
+
+    /// Between steps of the decoder: state = high * 2^15 + low; of the encoder: high * 2^16 + low.
+    template <int LowBits>
+    struct state_planes {
+        words high, low;
+    };
+    using state = state_planes<15>;
+    using encoder_state = state_planes<16>;
+
+    using mask = typename V::lane_set;
+
+    struct vector_mask {
+        typename V::mask lanes;
+        friend NORMANS_INLINE vector_mask operator|(const vector_mask& x, const vector_mask& y)
+        {
+            return {V::join(x.lanes, y.lanes)};
+        }
+    };
+
+    /// What the coder needs to know of a step's distributions.
+    struct models {
+        floats mean, slope, product;   // product = mean * slope
+        floats deviation;              // for the first guess: 1 / slope, in units of the guess
+        words group_bits, group_size;  // 16-bit types: g and 2^g
+        bool exact;                    // some lanes are outside the fast path ...
+        mask outside;                  // ... these
+        const void* source;            // the exact model of a lane: of_lane(source, lane)
+        scalar_model (*of_lane)(const void* source, uint32_t lane);
+    };
+
+    struct intervals {
+        values start, freq, code, raw_bits;
+        mask raw, escaped, corrupt;
+    };
+
+    static NORMANS_INLINE bool any(const mask& m) { return m.any(); }
+
+    static mask no_lanes() { return mask{}; }
+
+    /// Lanes of one block, from bit 0 up.
+    static uint32_t lanes_of(const mask& m, uint32_t block, uint32_t lanes)
+    {
+        return m.plane[block * lanes / 32] >> block * lanes % 32 & (~uint32_t(0) >> (32 - lanes));
+    }
+
+    /// The first `here` lanes of the first `present` blocks of `lanes` lanes.
+    static mask active_lanes(uint32_t present, uint32_t lanes, uint32_t here)
+    {
+        mask out{};
+        for (uint32_t block = 0; block < present; ++block) {
+            const uint32_t mine = here >= 32 ? ~uint32_t(0) : (uint32_t(1) << here) - 1;
+            out.plane[block * lanes / 32] |= mine << block * lanes % 32;
+        }
+        return out;
+    }
+
+    /// The step's words: a reader or writer for every block of `lanes` lanes.
+    template <class Cursor>
+    struct cursors {
+        Cursor* block;
+        uint32_t lanes;
+        uint32_t count = width / lanes;
+    };
+
+    /// Where a bundle's lanes lie, up to an offset that all blocks share.
+    template <class T>
+    struct places {
+        T* run[width / 8];
+        bool whole;
+
+        /// `first(block)`: the place of the first lane of a block of `lanes` lanes.
+        template <class Function>
+        places(uint32_t lanes, Function first) : whole(lanes == 32)
+        {
+            for (uint32_t i = 0; i < width / 8; ++i) {
+                T* const block = first(8 * i / lanes);
+                run[i] = block == nullptr ? block : block + 8 * i % lanes;
+            }
+        }
+
+        NORMANS_INLINE lane_places<T> at(ptrdiff_t offset) const { return {run, offset, whole}; }
+    };
+
+    static values load(const uint32_t* lane)
+    {
+        uint16_t word[width];
+        for (uint32_t i = 0; i < width; ++i) word[i] = uint16_t(lane[i]);
+        return V::load(word);
+    }
+
+    static void store(uint32_t* lane, const values& x)
+    {
+        uint16_t word[width];
+        V::store(word, x);
+        for (uint32_t i = 0; i < width; ++i) lane[i] = word[i];
+    }
+
+    template <int LowBits>
+    static void load_state(state_planes<LowBits>& x, const uint32_t* lane)
+    {
+        uint32_t high[width], low[width];
+        for (uint32_t i = 0; i < width; ++i) {
+            high[i] = lane[i] >> LowBits;
+            low[i] = lane[i] & ((uint32_t(1) << LowBits) - 1);
+        }
+        x.high = load(high);
+        x.low = load(low);
+    }
+
+    template <int LowBits>
+    static void store_state(uint32_t* lane, const state_planes<LowBits>& x)
+    {
+        uint32_t high[width], low[width];
+        store(high, x.high);
+        store(low, x.low);
+        for (uint32_t i = 0; i < width; ++i) lane[i] = high[i] << LowBits | low[i];
+    }
+
+    template <class Code>
+    static NORMANS_INLINE values load_codes(const places<Code>& from, ptrdiff_t offset)
+    {
+        return V::load_words(from.at(offset));
+    }
+
+    /// The first `lanes` lanes of the group.
+    template <class Code>
+    static NORMANS_INLINE void store_codes(const places<Code>& to, ptrdiff_t offset,
+                                           const values& x, uint32_t lanes)
+    {
+        V::store_words(to.at(offset), x, lanes / 8);
+    }
+
+    /// Per lane running_sums over codes.
+    struct sums {
+        typename V::ints a = V::set_int(0), b = V::set_int(0);
+
+        NORMANS_INLINE void add(const values& codes, const mask& active)
+        {
+            a = V::add(a, V::widen(codes));
+            if (active.all()) b = V::add(b, a);
+            else b = V::add(b, V::both(a, V::widen_mask(V::from_bits(active))));
+        }
+
+        void store(uint32_t* all_a, uint32_t* all_b) const
+        {
+            V::store(all_a, a);
+            V::store(all_b, b);
+        }
+    };
+
+    /// Everything that follows from mean, slope and deviation. A product beyond the limit says that
+    /// the scalar may be far (a far one's is at least 2^30 / range): the exact model decides.
+    template <class Model>
+    static NORMANS_INLINE void complete(const Model& model, models& m)
+    {
+        constexpr float limit = 0x1p27f;
+        m.product = V::mul(m.mean, m.slope);
+        bool outside = V::any_above(m.product, limit) || m.outside.any();
+        if constexpr (Model::p > 3) {
+            const words high = V::both(V::high_words(m.mean), V::set(0x7fff));
+            const words field = V::template shr<7>(high);
+            const words sigma_field = V::template shr<7>(
+                V::high_words(V::sub(V::set_int(model.unit), V::bits(m.slope))));
+            const words largest = V::larger(V::larger(field, sigma_field),
+                                            V::set(uint32_t(128 - Model::format.bias)));
+            m.group_bits = V::sub_saturated(V::add(sigma_field, V::set(uint32_t(Model::p - 3))),
+                                            largest);
+            m.group_size = V::power(m.group_bits);
+            // Means that the model takes for zeros, and are none: |mean| in (0, 2^-125).
+            outside |= V::any_above(V::sub_saturated(V::set(0xff), V::sub(high, V::set(1))), 0);
+        }
+        m.exact = outside;
+        if (outside) m.outside = m.outside | far_lanes<Model>(m.product, m.mean, limit);
+    }
+
+    /// row_statistics of every block.
+    class row_sums {
+    public:
+        explicit row_sums(uint32_t lanes) : shift_(lanes == 32 ? 5 : lanes == 16 ? 4 : 3) {}
+
+        const row_statistics& of(uint32_t block)
+        {
+            if (pending_ != 0) flush();
+            return block_[block];
+        }
+
+        row_statistics& of_lane(uint32_t lane) { return block_[lane >> shift_]; }
+
+        NORMANS_INLINE void add(const words& weighted, bool plain)
+        {
+            squares_ = V::add_squares(squares_, weighted);
+            plain_ += plain;
+            if (++pending_ == 16) flush();  // more could overflow
+        }
+
+    private:
+        NORMANS_NOINLINE void flush()
+        {
+            uint32_t pair[width / 2];
+            V::store_squares(pair, squares_);
+            for (uint32_t i = 0; i < width / 2; ++i) of_lane(2 * i).sum += pair[i];
+            for (uint32_t i = 0; i < width >> shift_; ++i) block_[i].count += plain_ << shift_;
+            squares_ = V::no_squares();
+            pending_ = plain_ = 0;
+        }
+
+        uint32_t shift_;  // lanes of a block: 2^shift_
+        row_statistics block_[blocks];
+        typename V::squares squares_ = V::no_squares();
+        uint32_t pending_ = 0, plain_ = 0;
+    };
+
+    /// row_statistics::add for all active lanes; `m` is prepared with statistics_scale.
+    template <class Model>
+    static NORMANS_INLINE void add_row(row_sums& sums, const Model& model, const models& m,
+                                       const values& codes, const mask& active)
+    {
+        constexpr scalar_format format = Model::format;
+        const words magnitude = V::both(codes, V::set(format.code_sign() - 1));
+        const words z = V::template round_z<true>(code_values(model, codes, magnitude), m.slope,
+                                                  m.product);
+        const words cell = V::larger(V::both(V::high_words(m.mean), V::set(0x7f80)),
+                                     V::set(detail::smallest_cell<Model>));
+        words index = V::sub_saturated(V::add(cell, V::high_words(m.slope)),
+                                       V::set(model.weight_origin));
+        index = V::smaller(V::template shr<6>(index), V::set(31));
+        const words weight = V::either(model.weight_low(index),
+                                       V::template shl<8>(model.weight_high(index)));
+        words weighted = V::mul_rounded(z, weight);
+        bool plain = !V::any_above(magnitude, format.largest_finite) && !m.exact && active.all();
+        if constexpr (!format.has_negative_zero)
+            plain &= !V::any(V::equal(codes, V::set(format.code_sign())));
+        if (!plain) {
+            cold_row cold{m.outside, m.source, m.of_lane, codes, active, weighted};
+            count_row(sums, model, cold);
+            weighted = cold.weighted;
+        }
+        sums.add(weighted, plain);
+    }
+
+    static NORMANS_INLINE values slot(const state& x) { return x.low; }
+
+    template <class Model, class Guess>
+    static NORMANS_INLINE intervals locate(const Model& model, const Guess& guess, const models& m,
+                                           const values& slots, const mask& active)
+    {
+        constexpr scalar_format format = Model::format;
+        const floats value = V::fma(guess(slots), m.deviation, m.mean);
+        const words high = V::high_words(value), sign = V::both(high, V::set(0x8000));
+        const words size = size_of<Model>(m);
+        bool low = true;
+        const words first = first_boundary(model, m, value, V::both(high, V::set(0x7fff)), low);
+        const words c1 = cdf<false>(model, m, first, sign, low);
+        // The neighbour on the side where the slot lies.
+        const auto toward_zero =
+            V::differ_masks(V::less_signed(slots, c1), V::negative(high));
+        const words second = Model::p > 3 ? V::select(toward_zero, V::sub(first, size),
+                                                      V::add(first, size))
+                                          : V::add(first, V::minus_or_plus_one(toward_zero));
+        const words c2 = cdf<false>(model, m, second, sign, low);
+        const words start = V::smaller(c1, c2), freq = V::sub(V::larger(c1, c2), start);
+        intervals out;
+        set_coded<Model>(m, start, freq, V::smaller(first, second), sign, out);
+        const words inside = V::sub_saturated(freq, V::sub(slots, start));
+        const words in_range = V::sub_saturated(V::set(format.largest_finite + 1),
+                                                V::larger(first, second));
+        const bool plain =
+            !V::any_zero(V::smaller(inside, in_range)) && !m.exact && active.all();
+        if (!plain) {  // on copies: what a call may touch could not stay in registers
+            cold_step cold{m.outside, m.source, m.of_lane, slots, active, out, first, second};
+            mend_located(model, cold);
+            out = cold.out;
+        }
+        return out;
+    }
+
+    template <class Model>
+    static NORMANS_INLINE intervals find(const Model& model, const models& m, const values& codes,
+                                         const mask& active)
+    {
+        constexpr scalar_format format = Model::format;
+        constexpr int to_sign = 16 - int(format.code_bits);
+        const words sign = V::both(V::template shl<to_sign>(codes), V::set(0x8000));
+        const words magnitude = V::both(codes, V::set(format.code_sign() - 1));
+        words inner = magnitude;
+        if constexpr (Model::p > 3) inner = V::without(inner, V::sub(m.group_size, V::set(1)));
+        const words outer = V::add(inner, size_of<Model>(m));
+        const bool low = may_be_low<Model>(inner, 1u << format.mantissa_bits);
+        const words c1 = cdf<true>(model, m, inner, sign, low);
+        const words c2 = cdf<true>(model, m, outer, sign, low);
+        const words start = V::smaller(c1, c2), freq = V::sub(V::larger(c1, c2), start);
+        intervals out;
+        set_coded<Model>(m, start, freq, inner, sign, out);
+        const words in_range = V::sub_saturated(V::set(format.largest_finite + 1), outer);
+        const bool plain =
+            !V::any_zero(V::smaller(freq, in_range)) && !m.exact && active.all();
+        if (!plain) {
+            cold_step cold{m.outside, m.source, m.of_lane, codes, active, out, magnitude, outer};
+            mend_found(model, cold);
+            out = cold.out;
+        }
+        return out;
+    }
+
+    static intervals locate(const marginal_table& table, const values& slots, const mask& on)
+    {
+        return by_table(slots, on,
+                        [&](uint32_t slot) { return interval_of(table, symbol_at(table, slot)); });
+    }
+
+    static intervals find(const marginal_table& table, const values& symbols, const mask& on)
+    {
+        return by_table(symbols, on,
+                        [&](uint32_t symbol) { return interval_of(table, symbol); });
+    }
+
+    /// freq * high + offset < 2^31, freq up to 2^15 (an idle lane: nothing changes).
+    static NORMANS_INLINE void advance(state& x, const values& freq, const values& offset)
+    {
+        const words low_bits = V::set(0x7fff);
+        const words low = V::mul_low(freq, x.high);
+        const words sum = V::add(V::both(low, low_bits), offset);
+        x.high = V::add(V::join_shifted(V::mul_high(freq, x.high), low), V::template shr<15>(sum));
+        x.low = V::both(sum, low_bits);
+    }
+
+    /// V's quotient is right or one too small; freq <= 2^15, so that the rest is a word.
+    static NORMANS_INLINE void divide(encoder_state& x, const values& freq, const values& start)
+    {
+        words quotient = V::quotient(x.high, x.low, freq);
+        words rest = V::sub(x.low, V::mul_low(quotient, freq));
+        const auto one_more = V::not_less(rest, freq);
+        rest = V::sub(rest, V::where(one_more, freq));
+        quotient = V::add(quotient, V::where(one_more, V::set(1)));
+        x.high = V::template shr<1>(quotient);
+        x.low = V::add(V::template shl<15>(quotient), V::add(rest, start));
+    }
+
+    static NORMANS_INLINE vector_mask full_for(const encoder_state& x, const values& freq)
+    {
+        return {V::not_less(x.high, freq)};
+    }
+
+    static NORMANS_INLINE vector_mask full_for_bits(const encoder_state& x, const values& bits)
+    {
+        return {V::not_less(x.high, V::power(V::sub(V::set(15), bits)))};
+    }
+
+    static NORMANS_INLINE values pop(state& x, const values& bits)
+    {
+        const words power = V::power(bits), rest = V::sub(V::set(15), bits);
+        const words taken = V::both(x.low, V::sub(power, V::set(1)));
+        const words down = V::shl(x.high, rest, V::power(rest));
+        x.low = V::either(V::shr(x.low, bits, power), V::both(down, V::set(0x7fff)));
+        x.high = V::shr(x.high, bits, power);
+        return taken;
+    }
+
+    static NORMANS_INLINE values pop(values& x, const values& bits)
+    {
+        const words power = V::power(bits);
+        const words taken = V::both(x, V::sub(power, V::set(1)));
+        x = V::shr(x, bits, power);
+        return taken;
+    }
+
+    static NORMANS_INLINE void push(encoder_state& x, const values& bits, const values& value)
+    {
+        const words power = V::power(bits);
+        x.high = V::either(V::shl(x.high, bits, power), V::mul_high(x.low, power));
+        x.low = V::either(V::shl(x.low, bits, power), value);
+    }
+
+    static NORMANS_INLINE void push(values& x, const values& bits, const values& value)
+    {
+        x = V::either(V::shl(x, bits, V::power(bits)), value);
+    }
+
+    static NORMANS_INLINE void refill(state& x, const cursors<word_reader>& from)
+    {
+        const auto starved = V::equal(x.high, V::set(0));
+        const words word = take(from, starved);
+        x.high = V::select(starved, V::join_shifted(x.low, word), x.high);
+        x.low = V::select(starved, V::both(word, V::set(0x7fff)), x.low);
+    }
+
+    static NORMANS_INLINE void spill(encoder_state& x, const vector_mask& full,
+                                     const cursors<word_writer>& to)
+    {
+        put(to, full.lanes, x.low);
+        x.low = V::select(full.lanes, x.high, x.low);
+        x.high = V::where_not(full.lanes, x.high);
+    }
+
+    static NORMANS_INLINE values subtract(const values& x, const values& y) { return V::sub(x, y); }
+    static NORMANS_INLINE values combine(const values& x, const values& y)
+    {
+        return V::either(x, y);
+    }
+    static NORMANS_INLINE values where(const mask& m, const values& x)
+    {
+        return V::where(V::from_bits(m), x);
+    }
+    static NORMANS_INLINE values where(const mask& m, uint32_t value)
+    {
+        return V::where(V::from_bits(m), V::set(value));
+    }
+    static NORMANS_INLINE values where_not(const mask& m, const values& x)
+    {
+        return V::where_not(V::from_bits(m), x);
+    }
+
+private:
+    static constexpr uint32_t every_lane = ~uint32_t(0);
+
+    static constexpr mask lanes_all(uint32_t bits)
+    {
+        mask out{};
+        for (uint32_t n = 0; n < width / 32; ++n) out.plane[n] = bits;
+        return out;
+    }
+
+    template <class Model>
+    static NORMANS_INLINE words size_of(const models& m)
+    {
+        if constexpr (Model::p > 3) return m.group_size;
+        else return V::set(1);
+    }
+
+    // The edge below magnitude h with a sign (0x8000 or 0), as floats; see edge_bits.
+    template <class Model>
+    static NORMANS_INLINE floats edges(const Model& model, const words& h, const words& sign,
+                                       bool low)
+    {
+        constexpr scalar_format format = Model::format;
+        constexpr int p = Model::p;
+        if constexpr (p <= 3) {
+            constexpr uint32_t half = 1u << (6 - p), rebias = uint32_t(127 - format.bias) << 7;
+            words edge = V::add(V::template shl<7 - p>(h), V::set(rebias - half));
+            if (low) {
+                const auto is_low = V::less_signed(h, V::set((1u << p) + 1));
+                edge = V::select(is_low, model.low_edges(h), edge);
+            }
+            return V::floats_from_high(V::either(edge, sign));
+        } else if constexpr (format.bias == 127) {
+            // The low half of an edge of fp32's subnormals cannot change z (nor can all of it).
+            return V::floats_from_high(V::either(V::sub_saturated(h, V::set(1)), sign), 0x8000);
+        } else {
+            constexpr uint32_t rebias = (uint32_t(127 - format.bias) << 23) - (1u << (22 - p));
+            auto edge = V::add(V::template shl<23 - p>(V::widen(h)), V::set_int(rebias));
+            if (low) {
+                const auto is_low = V::less_signed(h, V::set((1u << p) + 1));
+                const words odd = V::sub_saturated(V::add(h, h), V::set(1));
+                const uint32_t half_step = uint32_t(127 - format.bias - p) << 23;
+                const auto steps = V::bits(V::mul(V::to_floats(V::widen(odd)),
+                                                  V::set_float(bits_to_float(half_step))));
+                edge = V::select(V::widen_mask(is_low), steps, edge);
+            }
+            return V::as_floats(V::add(edge, V::bits(V::floats_from_high(sign))));
+        }
+    }
+
+    template <bool Clamp, class Model>
+    static NORMANS_INLINE words cdf(const Model& model, const models& m, const words& h,
+                                    const words& sign, bool low)
+    {
+        const floats edge = edges(model, h, sign, low);
+        return model.cdf(V::template round_z<Clamp>(edge, m.slope, m.product));
+    }
+
+    // Whether any magnitude is small enough for subnormals to matter: rare in real data, so that
+    // one branch is cheaper than their tables. (bf16 has fp32's own subnormals.)
+    template <class Model>
+    static NORMANS_INLINE bool may_be_low(const words& magnitude, uint32_t limit)
+    {
+        if constexpr (Model::format.bias == 127) return false;
+        else if constexpr (V::fast_tables && Model::p <= 3) return true;
+        else return V::any(V::less_signed(magnitude, V::set(limit + 1)));
+    }
+
+    // The boundary nearest to a value, as a magnitude of at least one group's size; `high` is the
+    // value's upper half without the sign.
+    template <class Model>
+    static NORMANS_INLINE words first_boundary(const Model& model, const models& m,
+                                               const floats& value, const words& high, bool& low)
+    {
+        constexpr scalar_format format = Model::format;
+        constexpr int p = Model::p;
+        (void)value;
+        if constexpr (p <= 3) {
+            // Values in the order of floats with p bits of mantissa, p + 1 octaves of subnormals.
+            constexpr uint32_t lowest = uint32_t(127 - format.bias - p) << p;
+            constexpr uint32_t normal = uint32_t(p + 1) << p;
+            const words index = V::sub_saturated(V::template shr<7 - p>(high), V::set(lowest));
+            low = may_be_low<Model>(index, normal);
+            const words first = V::sub(index, V::set((uint32_t(p) << p) - 1));
+            if (!low) return first;
+            return V::select(V::less_signed(index, V::set(normal)),
+                             V::add(model.low_codes(index), V::set(1)), first);
+        } else {
+            words below = high;
+            low = false;
+            if constexpr (format.bias != 127) {
+                constexpr uint32_t rebias = uint32_t(127 - format.bias) << 23;
+                constexpr uint32_t steps = uint32_t(127 + format.bias + p - 1) << 23;
+                const auto magnitude = V::both(V::bits(value), V::set_int(~sign_bit));
+                below = V::narrow(V::template shr<23 - p>(V::sub(magnitude, V::set_int(rebias))));
+                const auto is_low = V::less_signed(high, V::set((rebias >> 16) + 128 + 32));
+                low = V::any(is_low);  // a little early: the neighbour may be low
+                if (low) {
+                    const auto scaled = V::mul(V::as_floats(magnitude),
+                                               V::set_float(bits_to_float(steps)));
+                    below = V::select(is_low, V::narrow(V::truncate(scaled)), below);
+                }
+            }
+            const words half = V::template shr<1>(m.group_size);
+            const words nearest = V::without(V::add(V::add(below, V::set(1)), half),
+                                             V::sub(m.group_size, V::set(1)));
+            return V::larger(nearest, m.group_size);
+        }
+    }
+
+    // The values of codes as floats; infinities and NaNs give anything.
+    template <class Model>
+    static NORMANS_INLINE floats code_values(const Model& model, const words& codes,
+                                             const words& magnitude)
+    {
+        constexpr scalar_format format = Model::format;
+        constexpr int p = Model::p, to_sign = 16 - int(format.code_bits);
+        const words sign = V::both(V::template shl<to_sign>(codes), V::set(0x8000));
+        const auto is_low = V::less_signed(magnitude, V::set(1u << p));
+        if constexpr (format.bias == 127) {
+            return V::floats_from_high(codes);
+        } else if constexpr (p <= 3) {
+            const words normal = V::add(V::template shl<7 - p>(magnitude),
+                                        V::set(uint32_t(127 - format.bias) << 7));
+            return V::floats_from_high(
+                V::either(V::select(is_low, model.low_values(magnitude), normal), sign));
+        } else {
+            constexpr uint32_t step = uint32_t(128 - format.bias - p) << 23;
+            const auto wide = V::widen(magnitude);
+            const auto normal = V::add(V::template shl<23 - p>(wide),
+                                       V::set_int(uint32_t(127 - format.bias) << 23));
+            const auto low =
+                V::bits(V::mul(V::to_floats(wide), V::set_float(bits_to_float(step))));
+            return V::as_floats(V::add(V::select(V::widen_mask(is_low), low, normal),
+                                       V::bits(V::floats_from_high(sign))));
+        }
+    }
+
+    // All lanes as coded in a group with slots of its own.
+    template <class Model>
+    static NORMANS_INLINE void set_coded(const models& m, const words& start, const words& freq,
+                                         const words& magnitude, const words& sign, intervals& out)
+    {
+        constexpr int to_sign = 16 - int(Model::format.code_bits);
+        out.start = start;
+        out.freq = freq;
+        out.code = V::either(magnitude, V::template shr<to_sign>(sign));
+        if constexpr (Model::p > 3) out.raw_bits = m.group_bits;
+        else out.raw_bits = V::set(0);
+        out.raw = lanes_all(Model::p > 3 ? every_lane : 0);
+        out.escaped = out.corrupt = lanes_all(0);
+    }
+
+    // Which lanes made complete() say that some are outside.
+    template <class Model>
+    NORMANS_NOINLINE static mask far_lanes(floats products, floats means, float limit)
+    {
+        uint32_t product[width], mean[width];
+        V::store(product, V::bits(products));
+        V::store(mean, V::bits(means));
+        mask out{};
+        for (uint32_t i = 0; i < width; ++i) {
+            bool left = (product[i] & ~sign_bit) > float_to_bits(limit);
+            if (Model::p > 3) left |= exponent_field(mean[i]) < 2 && (mean[i] & ~sign_bit) != 0;
+            out.set(i, left);
+        }
+        return out;
+    }
+
+    struct cold_row {
+        mask outside;
+        const void* source;
+        scalar_model (*of_lane)(const void* source, uint32_t lane);
+        values codes;
+        mask active;
+        words weighted;
+    };
+
+    // Takes the lanes that add_row's plain path does not know out of it.
+    template <class Model>
+    NORMANS_NOINLINE static void count_row(row_sums& sums, const Model& model, cold_row& row)
+    {
+        uint16_t code[width], y[width];
+        V::store(code, row.codes);
+        V::store(y, row.weighted);
+        for (uint32_t i = 0; i < width; ++i) {
+            row_statistics& to = sums.of_lane(i);
+            const bool here = row.active.has(i), outside = row.outside.has(i);
+            if (!here || outside || is_special(Model::format, code[i])) y[i] = 0;
+            else ++to.count;
+            if (here && outside) to.add(model.scalar, row.of_lane(row.source, i), code[i]);
+        }
+        row.weighted = V::load(y);
+    }
+
+    // An interval's lanes as arrays.
+    struct lane_arrays {
+        uint16_t start[width], freq[width], code[width], raw_bits[width];
+
+        void load(const intervals& all)
+        {
+            V::store(start, all.start);
+            V::store(freq, all.freq);
+            V::store(code, all.code);
+            V::store(raw_bits, all.raw_bits);
+        }
+
+        void put(uint32_t i, const interval& one)
+        {
+            start[i] = uint16_t(one.start);
+            freq[i] = uint16_t(one.freq);
+            code[i] = uint16_t(one.code);
+            raw_bits[i] = uint16_t(one.raw_bits);
+        }
+
+        void store(intervals& all) const
+        {
+            all.start = V::load(start);
+            all.freq = V::load(freq);
+            all.code = V::load(code);
+            all.raw_bits = V::load(raw_bits);
+        }
+    };
+
+    // A step that leaves the fast path.
+    struct cold_step {
+        mask outside;
+        const void* source;
+        scalar_model (*of_lane)(const void* source, uint32_t lane);
+        values in;  // slots or codes
+        mask active;
+        intervals out;
+        words first, second;
+    };
+
+    // Escapes and idle lanes by select, the lanes in `bad` by the scalar definition.
+    template <class Model, class Function>
+    static void mend(const Model& model, const mask& active, const mask& escaped, const mask& bad,
+                     Function interval_at, intervals& out)
+    {
+        const auto coded = V::from_bits(active & ~escaped);
+        const words escape_bits = V::set(model.marginal == nullptr ? raw_bits_limit : 0);
+        const words other = V::select(V::from_bits(active),
+                                      V::set(model.scalar.shape.escape_slots),
+                                      V::set(rans_format::total));
+        out.start = V::where(coded, out.start);
+        out.code = V::where(coded, out.code);
+        out.freq = V::select(coded, out.freq, other);
+        out.raw_bits = V::either(V::where(coded, out.raw_bits),
+                                 V::where(V::from_bits(escaped), escape_bits));
+        out.escaped = escaped;
+        if (bad.any()) {
+            lane_arrays lanes;
+            lanes.load(out);
+            bad.for_each([&](uint32_t i) {
+                const interval one = interval_at(i);
+                lanes.put(i, one);
+                out.escaped.set(i, one.escaped);
+                out.corrupt.set(i, one.corrupt);
+            });
+            lanes.store(out);
+        }
+        out.raw = out.raw | out.escaped;
+    }
+
+    template <class Model>
+    NORMANS_NOINLINE static void mend_located(const Model& model, cold_step& step)
+    {
+        const words end = V::set(Model::format.largest_finite);
+        const words offset = V::sub(step.in, step.out.start);
+        const mask escaped =
+            V::to_bits(V::less(step.in, V::set(model.scalar.shape.escape_slots))) & step.active;
+        const mask beyond =
+            V::to_bits(V::join(V::less(end, step.first), V::less(end, step.second)));
+        const mask bad = (V::to_bits(V::not_less(offset, step.out.freq)) | beyond |
+                          step.outside) & step.active & ~escaped;
+        uint16_t slot[width], guess[width];
+        V::store(slot, step.in);
+        V::store(guess, step.out.code);
+        mend(model, step.active, escaped, bad, [&](uint32_t i) {
+            const scalar_model one = step.of_lane(step.source, i);
+            if (one.is_far) return model.scalar.locate_far(one, slot[i]);
+            return model.scalar.locate(one, slot[i], boundary_of<Model>(one, guess[i]));
+        }, step.out);
+    }
+
+    // A boundary in range near a code.
+    template <class Model>
+    static int boundary_of(const scalar_model& m, uint32_t code)
+    {
+        const int group = int((code & (Model::format.code_sign() - 1)) >> m.group_bits);
+        const int bound = group < m.last_group ? group : m.last_group;
+        return code & Model::format.code_sign() ? -bound : bound;
+    }
+
+    template <class Model>
+    NORMANS_NOINLINE static void mend_found(const Model& model, cold_step& step)
+    {
+        const words end = V::set(Model::format.largest_finite);
+        const mask special = V::to_bits(V::less(end, step.first));
+        const mask bad = ((V::to_bits(V::less(end, step.second)) & ~special) | step.outside) &
+                         step.active;
+        const mask none = V::to_bits(V::equal(step.out.freq, V::set(0)));
+        uint16_t code[width];
+        V::store(code, step.in);
+        mend(model, step.active, (none | special) & step.active & ~bad, bad, [&](uint32_t i) {
+            return model.scalar.find(step.of_lane(step.source, i), code[i]);
+        }, step.out);
+    }
+
+    // Escapes under a marginal are rare: lane by lane.
+    template <class Function>
+    static intervals by_table(const values& keys, const mask& on, Function interval_at)
+    {
+        intervals out;
+        lane_arrays lanes;
+        uint16_t key[width];
+        V::store(key, keys);
+        for (uint32_t i = 0; i < width; ++i)
+            lanes.put(i, on.has(i) ? interval_at(key[i]) : idle_interval());
+        lanes.store(out);
+        out.raw = out.escaped = out.corrupt = mask{};
+        return out;
+    }
+
+    // Words for the starved lanes. Near the end of a block's words they come from a padded copy.
+    static NORMANS_INLINE words take(const cursors<word_reader>& from,
+                                     const typename V::mask& starved)
+    {
+        bool roomy = true;
+        for (uint32_t i = 0; i < from.count; ++i) roomy &= from.block[i].holds(from.lanes);
+        if (roomy) return V::take(from.block, from.lanes, starved);
+        return take_last(from.block, from.lanes, starved);
+    }
+
+    NORMANS_NOINLINE static words take_last(word_reader* readers, uint32_t lanes,
+                                            typename V::mask starved)
+    {
+        uint8_t padded[blocks][64] = {};
+        word_reader copies[blocks];
+        for (uint32_t i = 0; i < width / lanes; ++i) {
+            const size_t rest = size_t(readers[i].end - readers[i].next), most = 2 * lanes;
+            if (rest != 0) std::memcpy(padded[i], readers[i].next, rest < most ? rest : most);
+            copies[i] = {padded[i], padded[i] + most};
+        }
+        const words taken = V::take(copies, lanes, starved);
+        for (uint32_t i = 0; i < width / lanes; ++i) {
+            const size_t used = size_t(copies[i].next - padded[i]);
+            if (used > size_t(readers[i].end - readers[i].next)) {
+                readers[i].overrun = true;
+                readers[i].next = readers[i].end;
+            } else {
+                readers[i].next += used;
+            }
+        }
+        return taken;
+    }
+
+    static NORMANS_INLINE void put(const cursors<word_writer>& to, const typename V::mask& full,
+                                   const words& x)
+    {
+        bool roomy = true;
+        for (uint32_t i = 0; i < to.count; ++i) roomy &= to.block[i].holds(to.lanes);
+        if (roomy) V::put(to.block, to.lanes, full, x);
+        else put_last(to.block, to.lanes, full, x);
+    }
+
+    NORMANS_NOINLINE static void put_last(word_writer* writers, uint32_t lanes,
+                                          typename V::mask full, words x)
+    {
+        uint8_t room[blocks][64];
+        word_writer copies[blocks];
+        for (uint32_t i = 0; i < width / lanes; ++i) copies[i] = {room[i], room[i] + 2 * lanes};
+        V::put(copies, lanes, full, x);
+        for (uint32_t i = 0; i < width / lanes; ++i) {
+            const size_t used = size_t(room[i] + 2 * lanes - copies[i].next);
+            if (used > size_t(writers[i].next - writers[i].begin)) {
+                writers[i].overrun = true;
+            } else if (used != 0) {
+                writers[i].next -= used;
+                std::memcpy(writers[i].next, copies[i].next, used);
+            }
+        }
+    }
+};
+
+}  // namespace NORMANS_NAMESPACE
+}  // namespace normans
