@@ -27,9 +27,7 @@ if [ "$(uname -m)" = x86_64 ] && grep -qw fma /proc/cpuinfo; then
         "g++|-std=c++17 -O3 -march=native -ffast-math"
         "g++|-std=c++17 -O2 -march=native -mno-fma"
         "g++|-std=c++17 -O2 -mfpmath=387"
-        "clang++|-std=c++17 -O3 -march=native"
         "clang++|-std=c++17 -O2 -march=native -ffast-math"
-        "clang++|-std=c++17 -O2 -march=native -mno-fma"
     )
 else
     configurations+=("g++|-std=c++17 -O3 -ffast-math")

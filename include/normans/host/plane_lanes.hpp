@@ -140,7 +140,7 @@ struct plane_lanes {
         floats mean, slope, product;   // product = mean * slope
         floats deviation;              // for the first guess: 1 / slope, in units of the guess
         words group_bits, group_size;  // 16-bit types: g and 2^g
-        bool exact;                    // some lanes are outside the fast path ...
+        bool exact = false;            // some lanes are outside the fast path ...
         mask outside;                  // ... these
         const void* source;            // the exact model of a lane: of_lane(source, lane)
         scalar_model (*of_lane)(const void* source, uint32_t lane);
