@@ -23,7 +23,6 @@ configurations=(
 if [ "$(uname -m)" = x86_64 ] && grep -qw fma /proc/cpuinfo; then
     configurations+=(
         "g++|-std=c++17 -O3 -ffast-math -mfma"
-        "g++|-std=c++17 -O3 -march=native"
         "g++|-std=c++17 -O3 -march=native -ffast-math"
         "g++|-std=c++17 -O2 -march=native -mno-fma"
         "g++|-std=c++17 -O2 -mfpmath=387"
