@@ -17,7 +17,7 @@ namespace {
 template <class Task, class Function>
 void with_tasks(const arguments& call, Function run)
 {
-    constexpr std::size_t each = 32;
+    constexpr std::size_t each = tasks_per_job;
     Task tasks[each];
     auto* const all = static_cast<unsigned char*>(call.tasks);
     for (std::size_t first = 0; first < call.count; first += each) {

@@ -15,6 +15,8 @@ struct arguments {
     std::size_t code_bytes;
 };
 
+constexpr std::size_t tasks_per_job = 32;  // fills every backend's bundles
+
 /// backend: a backend_id, or best. False if this machine cannot run it; then nothing is done.
 constexpr int best = -1;
 bool encode(int backend, const arguments& call) noexcept;
@@ -32,10 +34,9 @@ template <class Code, class Executor = run_here>
 void encode_blocks(encode_task<Code, array_predictor>* tasks, size_t count,
                    int backend = normans_dispatch::best, const Executor& executor = {})
 {
-    constexpr size_t each = 32;
-    executor((count + each - 1) / each, [=](size_t job) {
-        const size_t first = job * each, rest = count - first;
-        normans_dispatch::encode(backend, {tasks + first, rest < each ? rest : each, sizeof(Code)});
+    constexpr size_t each = normans_dispatch::tasks_per_job;
+    detail::in_pieces(count, each, executor, [=](size_t first, size_t n) {
+        normans_dispatch::encode(backend, {tasks + first, n, sizeof(Code)});
     });
 }
 
@@ -44,10 +45,9 @@ template <class Code, class Executor = run_here>
 void decode_blocks(decode_task<Code, array_predictor>* tasks, size_t count,
                    int backend = normans_dispatch::best, const Executor& executor = {})
 {
-    constexpr size_t each = 32;
-    executor((count + each - 1) / each, [=](size_t job) {
-        const size_t first = job * each, rest = count - first;
-        normans_dispatch::decode(backend, {tasks + first, rest < each ? rest : each, sizeof(Code)});
+    constexpr size_t each = normans_dispatch::tasks_per_job;
+    detail::in_pieces(count, each, executor, [=](size_t first, size_t n) {
+        normans_dispatch::decode(backend, {tasks + first, n, sizeof(Code)});
     });
 }
 

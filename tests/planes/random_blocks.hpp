@@ -85,11 +85,15 @@ public:
     std::vector<uint8_t> encoded_by_scalars() const
     {
         std::vector<uint8_t> out(max_encoded_bytes(spec));
-        const encode_result made =
-            encode<scalar_backend>(spec, dense(spec, codes_.data()), predictor(), out.data(),
-                                   out.size());
+        const encode_result made = encoded_by<scalar_backend>(out, out.size());
         out.resize(made ? made.bytes : 0);
         return out;
+    }
+
+    template <class Backend>
+    encode_result encoded_by(std::vector<uint8_t>& out, size_t capacity) const
+    {
+        return encode<Backend>(spec, dense(spec, codes_.data()), predictor(), out.data(), capacity);
     }
 
     template <class Backend>

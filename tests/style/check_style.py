@@ -121,7 +121,7 @@ def check_words(include):
         for word in ("virtual", "goto", "using namespace std", "reinterpret_cast<volatile"):
             if re.search(rf"\b{re.escape(word)}\b", code):
                 yield f"{header} uses {word}"
-        for word in ("TODO", "FIXME", "XXX", "HACK"):
+        for word in ("TO" "DO", "FIX" "ME", "X" "XX", "HA" "CK"):  # this file has none either
             if word in text:
                 yield f"{header} has a {word}"
         if "\t" in text or re.search(r"[ \t]+$", text, re.M):

@@ -2,7 +2,7 @@
 // Decoding: what a block says of itself against what the caller expects, bundles of coded blocks
 // through the steps, the other modes, and the checks at the end.
 
-#include "block_encoder.hpp"
+#include "block_bundle.hpp"
 
 namespace normans {
 inline namespace NORMANS_NAMESPACE {
@@ -18,6 +18,7 @@ inline bool all_zero(const uint8_t* bytes, uint64_t from, uint64_t to)
 // One block on its way from bytes to codes.
 template <class Job>
 struct block_decoder {
+    using job_type = Job;
     using code = typename Job::code_type;
 
     const block_spec* spec;
@@ -27,25 +28,36 @@ struct block_decoder {
     block_header header;
     block_layout layout;
 
-    // True if the block is sound so far; `coded`: steps have to run.
-    template <class Predictor>
-    static bool begin(const block_spec& spec, const uint8_t* block, size_t bytes,
-                      const Predictor& predictor, const box_view<code>& out, decode_result& result,
-                      block_decoder& self, bool& coded)
+    template <class Call>
+    block_stage begin(const Call& call)
     {
-        result = decode_result{};
-        coded = false;
-        if (check_spec(spec) != status::ok || code_bytes(spec.dtype) != sizeof(code)) return false;
-        if (count_of(spec) != 0 && out.data == nullptr) return false;
-        self.spec = &spec;
-        self.job.predictor = source_of(predictor, spec);
-        self.job.codes = out;
-        self.block = block;
-        self.result = &result;
-        result.code = self.read(bytes);
-        if (result.code != status::ok) return false;
-        coded = self.header.mode == block_mode::coded;
-        return true;
+        spec = &call.spec;
+        block = call.block;
+        result = &call.result;
+        *result = decode_result{};
+        if (check_spec(*spec) != status::ok || code_bytes(spec->dtype) != sizeof(code) ||
+            (count_of(*spec) != 0 && call.out.data == nullptr))
+            return block_stage::ended;
+        job.predictor = source_of(call.predictor, *spec);
+        job.codes = call.out;
+        result->code = read(call.bytes);
+        if (result->code != status::ok) return block_stage::ended;
+        return header.mode == block_mode::coded ? block_stage::steps : block_stage::plain;
+    }
+
+    // The steps of `size` blocks at once; `jobs` are theirs.
+    template <class Lanes, class Context, class Inputs>
+    static void run(block_decoder* blocks, uint32_t size, const Context& context, Inputs& inputs,
+                    Job* jobs)
+    {
+        decode_bundle<Lanes>(*blocks[0].spec, context.model, context.guess, inputs, jobs, size,
+                             blocks[0].header.lanes);
+    }
+
+    void end_steps(backend_id backend, uint32_t repairs)
+    {
+        result->backend = backend;
+        result->repairs = repairs;
     }
 
     void finish()
@@ -143,89 +155,12 @@ private:
     }
 };
 
-// Blocks whose steps run together, begun and not yet decoded.
-template <class Backend, class Job>
-struct decoder_bundle {
-    // A callable is evaluated lane by lane: planes side by side would gain nothing.
-    static constexpr bool wide = is_array_predictor_v<typename Job::predictor_type>;
-    static constexpr uint32_t capacity = Backend::planes * 32 / 8;
-    block_decoder<Job> block[capacity];
-    uint32_t size = 0;
-
-    static constexpr uint32_t most(uint32_t lanes)
-    {
-        const uint32_t all = Backend::blocks_at_once(lanes), plane = 32 / lanes;
-        return wide || all < plane ? all : plane;
-    }
-
-    bool takes(const block_decoder<Job>& next) const
-    {
-        return size == 0 ||
-               (size < most(next.header.lanes) &&
-                same_steps(*block[0].spec, block[0].header.lanes, *next.spec, next.header.lanes) &&
-                alike(block[0].job, next.job));
-    }
-
-    void flush()
-    {
-        if (size == 0) return;
-        const block_spec& spec = *block[0].spec;
-        with_scalar<typename block_decoder<Job>::code>(spec.dtype, [&](auto type) {
-            const normal_model<decltype(type)::value> model{shape_of(spec.shape), spec.sigma_offset,
-                                                            spec.marginal};
-            with_lanes<Backend, wide>(block[0].header.lanes, size, model, spec.shape,
-                                [&](auto group, const auto& context, backend_id id) {
-                                    run<decltype(group)>(spec, context, id);
-                                });
-        });
-        for (uint32_t i = 0; i < size; ++i) block[i].finish();
-        size = 0;
-    }
-
-private:
-    template <class Lanes, class Context>
-    void run(const block_spec& spec, const Context& context, backend_id id)
-    {
-        const typename Lanes::float_mode mode;
-        Job jobs[Lanes::blocks];
-        for (uint32_t i = 0; i < size; ++i) jobs[i] = block[i].job;
-        using model_type = std::remove_const_t<std::remove_reference_t<decltype(context.model)>>;
-        inputs_t<Lanes, model_type, Job> inputs(mode, spec, context.model, jobs, size,
-                                                block[0].header.lanes, context.guess.unit);
-        decode_bundle<Lanes>(spec, context.model, context.guess, inputs, jobs, size,
-                                            block[0].header.lanes);
-        for (uint32_t i = 0; i < size; ++i) {
-            block[i].job = jobs[i];
-            block[i].result->backend = id;
-            block[i].result->repairs = inputs.repairs(i);
-        }
-    }
-};
-
 // call(i) is the i-th of `count` blocks: its spec, block, bytes, predictor, out, result.
 template <class Backend, class Code, class Call>
 void decode_all(size_t count, Call call) noexcept
 {
-    using first_call = decltype(call(size_t(0)));
-    using source = decltype(source_of(std::declval<const typename first_call::predictor_type&>(),
-                                      std::declval<const block_spec&>()));
-    using job = block_job<Code, source>;
-    decoder_bundle<Backend, job> bundle;
-    for (size_t i = 0; i < count; ++i) {
-        const auto now = call(i);
-        block_decoder<job> next;
-        bool coded = false;
-        if (!block_decoder<job>::begin(now.spec, now.block, now.bytes, now.predictor, now.out,
-                                       now.result, next, coded))
-            continue;
-        if (!coded) {
-            next.finish();
-            continue;
-        }
-        if (!bundle.takes(next)) bundle.flush();
-        bundle.block[bundle.size++] = next;
-    }
-    bundle.flush();
+    using job = block_job<Code, source_t<typename decltype(call(0))::predictor_type>>;
+    code_all<Backend, block_decoder<job>>(count, call);
 }
 
 }  // namespace detail

@@ -2,39 +2,11 @@
 // Encoding block by block up to the point where steps run, bundles of blocks through the steps, and
 // block by block to the end: which mode a block gets, and its bytes.
 
-#include "backend.hpp"
-#include "block_steps.hpp"
+#include "block_bundle.hpp"
 
 namespace normans {
 inline namespace NORMANS_NAMESPACE {
 namespace detail {
-
-// Runs f with the scalar type as a constant, among the modelled types of Code's width.
-template <class Code, class Function>
-auto with_scalar(scalar_type type, Function f)
-{
-    using scalar = scalar_type;
-    if constexpr (sizeof(Code) == 1) {
-        switch (type) {
-        case scalar::e5m2: return f(std::integral_constant<scalar, scalar::e5m2>{});
-        case scalar::e4m3fnuz: return f(std::integral_constant<scalar, scalar::e4m3fnuz>{});
-        case scalar::e5m2fnuz: return f(std::integral_constant<scalar, scalar::e5m2fnuz>{});
-        default: return f(std::integral_constant<scalar, scalar::e4m3fn>{});
-        }
-    } else {
-        if (type == scalar::fp16) return f(std::integral_constant<scalar, scalar::fp16>{});
-        return f(std::integral_constant<scalar, scalar::bf16>{});
-    }
-}
-
-// True if two blocks' steps may run together.
-inline bool same_steps(const block_spec& x, uint32_t x_lanes, const block_spec& y, uint32_t y_lanes)
-{
-    return x_lanes == y_lanes && x.dtype == y.dtype && x.heads == y.heads &&
-           x.tokens == y.tokens && x.dim == y.dim && x.sigma_offset == y.sigma_offset &&
-           x.shape == y.shape && x.marginal == y.marginal &&
-           x.parameter_hash == y.parameter_hash && x.row_scale == y.row_scale;
-}
 
 // True if every code is the one nearest to its mean; then `hash` is over the predictions.
 template <class Job>
@@ -57,6 +29,7 @@ bool all_predicted(const block_spec& spec, const Job& job, uint32_t lanes, uint3
 // One block on its way from codes to bytes.
 template <class Job>
 struct block_encoder {
+    using job_type = Job;
     using code = std::remove_const_t<typename Job::code_type>;
 
     const block_spec* spec;
@@ -65,32 +38,51 @@ struct block_encoder {
     size_t capacity;
     encode_result* result;
     block_header header;
-    uint64_t room;  // for the coded form
-    bool checked = false;
+    uint64_t room;         // for the coded form
+    bool fits = false;     // header, row steps and states do
+    bool checked = false;  // the steps have summed up the codes
 
-    // False if the block is done with (an error). `coded`: steps have to run.
-    template <class Predictor>
-    static bool begin(const block_spec& spec, const box_view<const code>& codes,
-                      const Predictor& predictor, uint8_t* out, size_t capacity,
-                      encode_result& result, block_encoder& self, bool& coded)
+    template <class Call>
+    block_stage begin(const Call& call)
     {
-        result = encode_result{};
-        coded = false;
-        if (check_spec(spec) != status::ok || code_bytes(spec.dtype) != sizeof(code)) return false;
-        const uint32_t count = uint32_t(count_of(spec));
-        if (out == nullptr || (count != 0 && codes.data == nullptr)) {
-            result.bytes = max_encoded_bytes(spec);
-            return false;
+        spec = &call.spec;
+        out = call.out;
+        capacity = call.capacity;
+        result = &call.result;
+        *result = encode_result{};
+        if (check_spec(*spec) != status::ok || code_bytes(spec->dtype) != sizeof(code))
+            return block_stage::ended;
+        const uint32_t count = uint32_t(count_of(*spec));
+        if (out == nullptr || (count != 0 && call.codes.data == nullptr)) {
+            result->bytes = max_encoded_bytes(*spec);
+            return block_stage::ended;
         }
-        self.spec = &spec;
-        self.job.predictor = source_of(predictor, spec);
-        self.job.codes = codes;
-        self.out = out;
-        self.capacity = capacity;
-        self.result = &result;
-        self.checked = false;
-        coded = self.choose_mode(count);
-        return true;
+        job.predictor = source_of(call.predictor, *spec);
+        job.codes = call.codes;
+        return choose_mode(count) ? block_stage::steps : block_stage::plain;
+    }
+
+    // The steps of `size` blocks at once; `jobs` are theirs.
+    template <class Lanes, class Context, class Inputs>
+    static void run(block_encoder* blocks, uint32_t size, const Context& context, Inputs& inputs,
+                    Job* jobs)
+    {
+        const block_spec& spec = *blocks[0].spec;
+        const uint32_t lanes = blocks[0].header.lanes;
+        uint8_t* nibbles[Lanes::blocks] = {};
+        bool row_scaled[Lanes::blocks] = {};
+        uint8_t no_states[4 * max_lanes];  // of blocks that have no room
+        if (spec.row_scale) {
+            for (uint32_t i = 0; i < size; ++i) nibbles[i] = blocks[i].row_steps_place();
+            choose_steps<Lanes>(spec, context.model, inputs, jobs, size, lanes, nibbles,
+                                row_scaled);
+        }
+        bool room = false;
+        for (uint32_t i = 0; i < size; ++i) {
+            blocks[i].begin_steps(row_scaled[i], nibbles[i], jobs[i], no_states);
+            room |= blocks[i].fits;
+        }
+        if (room) encode_bundle<Lanes>(spec, context.model, inputs, jobs, size, lanes);
     }
 
     // Room for row steps, as far as they may be stored.
@@ -103,27 +95,27 @@ struct block_encoder {
         return out + at.row_steps;
     }
 
-    // False if there is no room for coding.
-    bool begin_steps(bool row_scaled, const uint8_t* nibbles)
+    // Without room the block runs along without writing a word.
+    void begin_steps(bool row_scaled, const uint8_t* nibbles, Job& running, uint8_t* no_states)
     {
         if (!row_scaled) header.flags = uint8_t(header.flags & ~has_row_steps);
-        job.row_steps = row_scaled ? nibbles : nullptr;
         const block_layout at = layout_of(header, spec->tokens);
-        if (at.words > room) return false;
-        job.states_out = out + at.states;
-        job.writer = {out + at.words, out + at.words + (room - at.words) / 2 * 2};
-        return true;
+        fits = at.words <= room;
+        running.row_steps = row_scaled ? nibbles : nullptr;
+        running.states_out = fits ? out + at.states : no_states;
+        running.writer = {out, out};
+        if (fits) running.writer = {out + at.words, end_of_room(at)};
     }
 
-    void end_steps(backend_id backend)
+    void end_steps(backend_id backend, uint32_t repairs)
     {
         const block_layout at = layout_of(header, spec->tokens);
-        const uint8_t* const end = out + at.words + (room - at.words) / 2 * 2;
-        header.payload_words = uint32_t((end - job.writer.next) / 2);
-        if (job.writer.overrun || layout_of(header, spec->tokens).end > room) return set_raw();
-        std::memmove(out + at.words, job.writer.next, size_t(end - job.writer.next));
+        if (!fits || job.writer.overrun) return set_raw();
+        header.payload_words = uint32_t((end_of_room(at) - job.writer.next) / 2);
+        if (layout_of(header, spec->tokens).end > room) return set_raw();
+        std::memmove(out + at.words, job.writer.next, 2 * size_t(header.payload_words));
         result->escapes = job.escapes;
-        result->repairs = job.repairs;
+        result->repairs = repairs;
         result->backend = backend;
         checked = true;
     }
@@ -179,6 +171,12 @@ struct block_encoder {
     }
 
 private:
+    // Where words begin to be written, downward.
+    uint8_t* end_of_room(const block_layout& at) const
+    {
+        return out + at.words + (room - at.words) / 2 * 2;
+    }
+
     uint8_t base_flags() const
     {
         return uint8_t((spec->content_check ? has_content_check : 0) |
@@ -219,102 +217,12 @@ private:
     }
 };
 
-// Blocks whose steps run together, begun and not yet coded.
-template <class Backend, class Job>
-struct encoder_bundle {
-    // A callable is evaluated lane by lane: planes side by side would gain nothing.
-    static constexpr bool wide = is_array_predictor_v<typename Job::predictor_type>;
-    static constexpr uint32_t capacity = Backend::planes * 32 / 8;
-    block_encoder<Job> block[capacity];
-    uint32_t size = 0;
-
-    static constexpr uint32_t most(uint32_t lanes)
-    {
-        const uint32_t all = Backend::blocks_at_once(lanes), plane = 32 / lanes;
-        return wide || all < plane ? all : plane;
-    }
-
-    bool takes(const block_encoder<Job>& next) const
-    {
-        return size == 0 ||
-               (size < most(next.header.lanes) &&
-                same_steps(*block[0].spec, block[0].header.lanes, *next.spec, next.header.lanes) &&
-                alike(block[0].job, next.job));
-    }
-
-    void flush()
-    {
-        if (size == 0) return;
-        const block_spec& spec = *block[0].spec;
-        with_scalar<typename block_encoder<Job>::code>(spec.dtype, [&](auto type) {
-            const normal_model<decltype(type)::value> model{shape_of(spec.shape), spec.sigma_offset,
-                                                            spec.marginal};
-            with_lanes<Backend, wide>(block[0].header.lanes, size, model, spec.shape,
-                                [&](auto group, const auto& context, backend_id id) {
-                                    run<decltype(group)>(spec, context, id);
-                                });
-        });
-        for (uint32_t i = 0; i < size; ++i) block[i].finish();
-        size = 0;
-    }
-
-private:
-    template <class Lanes, class Context>
-    void run(const block_spec& spec, const Context& context, backend_id id)
-    {
-        const typename Lanes::float_mode mode;
-        Job jobs[Lanes::blocks];
-        uint8_t* nibbles[Lanes::blocks] = {};
-        bool row_scaled[Lanes::blocks] = {};
-        for (uint32_t i = 0; i < size; ++i) jobs[i] = block[i].job;
-        using model_type = std::remove_const_t<std::remove_reference_t<decltype(context.model)>>;
-        inputs_t<Lanes, model_type, Job> inputs(mode, spec, context.model, jobs, size,
-                                                block[0].header.lanes, 0.0f);
-        if (spec.row_scale) {
-            for (uint32_t i = 0; i < size; ++i) nibbles[i] = block[i].row_steps_place();
-            choose_steps<Lanes>(spec, context.model, inputs, jobs, size,
-                                block[0].header.lanes, nibbles, row_scaled);
-        }
-        bool room = true;
-        for (uint32_t i = 0; i < size; ++i) {
-            room &= block[i].begin_steps(row_scaled[i] && nibbles[i] != nullptr, nibbles[i]);
-            jobs[i] = block[i].job;
-        }
-        if (room) encode_bundle<Lanes>(spec, context.model, inputs, jobs, size,
-                                            block[0].header.lanes);
-        for (uint32_t i = 0; i < size; ++i) {
-            block[i].job = jobs[i];
-            block[i].job.repairs = inputs.repairs(i);
-            if (room) block[i].end_steps(id);
-            else block[i].set_raw();
-        }
-    }
-};
-
 // call(i) is the i-th of `count` blocks: its spec, codes, predictor, out, capacity, result.
 template <class Backend, class Code, class Call>
 void encode_all(size_t count, Call call) noexcept
 {
-    using first_call = decltype(call(size_t(0)));
-    using source = decltype(source_of(std::declval<const typename first_call::predictor_type&>(),
-                                      std::declval<const block_spec&>()));
-    using job = block_job<const Code, source>;
-    encoder_bundle<Backend, job> bundle;
-    for (size_t i = 0; i < count; ++i) {
-        const auto now = call(i);
-        block_encoder<job> next;
-        bool coded = false;
-        if (!block_encoder<job>::begin(now.spec, now.codes, now.predictor, now.out, now.capacity,
-                                       now.result, next, coded))
-            continue;
-        if (!coded) {
-            next.finish();
-            continue;
-        }
-        if (!bundle.takes(next)) bundle.flush();
-        bundle.block[bundle.size++] = next;
-    }
-    bundle.flush();
+    using job = block_job<const Code, source_t<typename decltype(call(0))::predictor_type>>;
+    code_all<Backend, block_encoder<job>>(count, call);
 }
 
 }  // namespace detail

@@ -28,7 +28,6 @@ struct block_job {
     word_writer writer{};
     block_sums sums{};
     uint32_t escapes = 0;
-    uint32_t repairs = 0;
     bool damaged = false;
 };
 

@@ -15,6 +15,7 @@ template <class Lanes, class Job>
 class bundle_codes {
     using code = typename Job::code_type;
     using bare = std::remove_const_t<code>;
+
 public:
     bundle_codes(const Job* jobs, uint32_t present, uint32_t lanes)
         : jobs_(jobs), present_(present), lanes_(lanes), places_(lanes, [&](uint32_t block) {

@@ -115,12 +115,9 @@ void encode_blocks(encode_task<Code, Predictor>* tasks, size_t count,
                    const Executor& executor = {})
 {
     static_assert(detail::codable<Code, Predictor>());
-    constexpr size_t each = detail::tasks_per_job<Backend>;
-    executor((count + each - 1) / each, [=](size_t job) {
-        encode_task<Code, Predictor>* const first = tasks + job * each;
-        const size_t mine = count - job * each < each ? count - job * each : each;
-        detail::encode_all<Backend, Code>(mine, [=](size_t i) {
-            encode_task<Code, Predictor>& task = first[i];
+    detail::in_pieces(count, detail::tasks_per_job<Backend>, executor, [=](size_t first, size_t n) {
+        detail::encode_all<Backend, Code>(n, [=](size_t i) {
+            encode_task<Code, Predictor>& task = tasks[first + i];
             return detail::encode_call<Code, Predictor>{task.spec, task.codes,    task.predictor,
                                                         task.out,  task.capacity, task.result};
         });
@@ -133,12 +130,9 @@ void decode_blocks(decode_task<Code, Predictor>* tasks, size_t count,
                    const Executor& executor = {})
 {
     static_assert(detail::codable<Code, Predictor>());
-    constexpr size_t each = detail::tasks_per_job<Backend>;
-    executor((count + each - 1) / each, [=](size_t job) {
-        decode_task<Code, Predictor>* const first = tasks + job * each;
-        const size_t mine = count - job * each < each ? count - job * each : each;
-        detail::decode_all<Backend, Code>(mine, [=](size_t i) {
-            decode_task<Code, Predictor>& task = first[i];
+    detail::in_pieces(count, detail::tasks_per_job<Backend>, executor, [=](size_t first, size_t n) {
+        detail::decode_all<Backend, Code>(n, [=](size_t i) {
+            decode_task<Code, Predictor>& task = tasks[first + i];
             return detail::decode_call<Code, Predictor>{task.spec,      task.block, task.bytes,
                                                         task.predictor, task.out,   task.result};
         });

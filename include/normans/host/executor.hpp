@@ -17,5 +17,18 @@ struct run_here {
     }
 };
 
+namespace detail {
+
+/// Runs f(first, n) over pieces of `each` of `count` things, a piece a job.
+template <class Executor, class Function>
+void in_pieces(size_t count, size_t each, const Executor& executor, Function f)
+{
+    executor((count + each - 1) / each, [=](size_t job) {
+        const size_t first = job * each, rest = count - first;
+        f(first, rest < each ? rest : each);
+    });
+}
+
+}  // namespace detail
 }  // namespace NORMANS_NAMESPACE
 }  // namespace normans

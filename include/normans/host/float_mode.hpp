@@ -78,5 +78,14 @@ private:
 
 #endif
 
+/// What this machine has.
+#if defined(__x86_64__) || defined(_M_X64)
+using native_float_mode = x86_float_mode;
+#elif defined(__aarch64__)
+using native_float_mode = arm_float_mode;
+#else
+using native_float_mode = no_float_mode;
+#endif
+
 }  // namespace NORMANS_NAMESPACE
 }  // namespace normans

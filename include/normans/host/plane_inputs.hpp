@@ -69,17 +69,14 @@ class plane_inputs {
 public:
     using models = typename Lanes::models;
 
-    /// guess_unit: the deviations' unit; 0 where there is no guess to make (encoding).
+    /// guess_unit: the deviations' unit.
     plane_inputs(const typename V::float_mode& mode, const block_spec& spec, const Model& model,
                  const Job* jobs, uint32_t present, uint32_t lanes, float guess_unit)
         : mode_(mode), spec_(spec), model_(model), jobs_(jobs), present_(present),
-          lanes_(lanes), guess_unit_(guess_unit),
-          fp8_(fp8_type(jobs[0])), bytes_(means<uint8_t>()), words_(means<uint16_t>()),
-          floats_(means<float>())
+          lanes_(lanes), guess_unit_(guess_unit), fp8_(fp8_type(jobs[0])),
+          bytes_(means<uint8_t>()), words_(means<uint16_t>()), floats_(means<float>())
     {
-        while (lanes >> shift_ > 1 && spec.dim != 0 &&
-               (spec.dim >> shift_) % 2 == 0)
-            ++shift_;
+        while (lanes >> shift_ > 1 && (spec.dim >> shift_) % 2 == 0) ++shift_;
         if constexpr (from_arrays) {
             const uint64_t tiles = uint64_t(spec.heads) * (spec.dim >> shift_);
             tiled_ = jobs[0].predictor.sigmas.scalar_stride == 0 && tiles <= capacity;

@@ -21,7 +21,7 @@ struct portable_planes {
     static constexpr uint32_t planes = N;
     static constexpr uint32_t lanes = 32 * N;
     static constexpr bool fast_tables = false;
-    using float_mode = no_float_mode;
+    using float_mode = native_float_mode;
     using lane_set = lane_bits<N>;
 
     struct words {
