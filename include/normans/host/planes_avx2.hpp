@@ -1,8 +1,8 @@
 #pragma once
 // Planes of 32 lanes in AVX2 + FMA registers. Operations only; what they are used for is
 // plane_lanes.hpp's business. Include it only where the compiler targets AVX2 and FMA.
-// Lanes are ascending in `words`. `floats` and `ints` hold four registers in the order that
-// unpacking gives: lanes 0-3 and 8-11, then 4-7 and 12-15, then the same from lane 16 on.
+// Lanes are ascending in `words`. `floats` and `ints` hold four registers a plane, as unpacking
+// gives them: lanes 0-3 and 8-11, then 4-7 and 12-15, then the same from lane 16 on.
 
 #include <immintrin.h>
 
