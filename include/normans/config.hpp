@@ -34,11 +34,13 @@ static_assert(__cplusplus >= 201703L, "normans needs C++17");
 #define NORMANS_LAMBDA __attribute__((always_inline))  // behind a lambda's parameters
 #define NORMANS_NOINLINE __attribute__((noinline))
 #define NORMANS_OPAQUE(value) asm volatile("" : "+m"(value))  // the optimiser forgets it
+#define NORMANS_HIDE(pointer) asm("" : "+r"(pointer))  // what lies there is loaded anew
 #else
 #define NORMANS_INLINE inline
 #define NORMANS_LAMBDA
 #define NORMANS_NOINLINE
 #define NORMANS_OPAQUE(value) static_cast<void>(0)
+#define NORMANS_HIDE(pointer) static_cast<void>(0)
 #endif
 
 // Named after what the unit is compiled for: units built for different targets can then be linked

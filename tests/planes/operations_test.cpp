@@ -153,7 +153,11 @@ std::vector<std::vector<uint32_t>> float_results(const float_lanes& a, const flo
     const auto x = V::load(a.lane), y = V::load(b.lane), z = V::load(c.lane);
     std::vector<std::vector<uint32_t>> out;
     out.push_back(stored_ints<V>(V::bits(V::mul(x, y))));
-    out.push_back(stored_ints<V>(V::bits(V::map_means(x, y, z))));
+    float kept_y[V::lanes], kept_z[V::lanes];
+    V::keep(kept_y, y);
+    V::keep(kept_z, z);
+    out.push_back(stored_ints<V>(V::bits(V::map_means(x, kept_y, kept_z))));
+    out.push_back(stored_ints<V>(V::bits(V::mul(kept_y, kept_z))));
     const auto less = V::mul(y, V::set_float(0x1p-12f));  // unclamped: below 2^31
     for (const auto& w :
          {V::template round_z<true>(x, y, z), V::template round_z<false>(x, less, z)}) {

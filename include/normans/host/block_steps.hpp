@@ -24,20 +24,34 @@ public:
     {
     }
 
-    NORMANS_INLINE typename Lanes::values load(const box_walker& walker, uint32_t here) const
+    /// Where steps of `here` lanes a block begin.
+    struct place {
+        const box_walker& walker;
+        uint32_t here;
+        bool one_row;      // each block's lanes lie in one row (else there is one step) ...
+        ptrdiff_t offset;  // ... this far from the block's first scalar
+    };
+
+    NORMANS_INLINE place at(const box_walker& walker, uint32_t here) const
     {
-        if (here == lanes_ && walker.left() >= lanes_)
-            return Lanes::load_codes(places_, offset(walker));
-        return collect(walker, here);
+        const box_view<code>& first = jobs_[0].codes;
+        return {walker, here, here == lanes_ && walker.left() >= lanes_,
+                offset_of(walker.position(), first.head_stride, first.token_stride)};
     }
 
-    NORMANS_INLINE void store(const box_walker& walker, uint32_t here,
+    NORMANS_INLINE typename Lanes::values load(const place& from, uint32_t step) const
+    {
+        if (from.one_row) return Lanes::load_codes(places_, from.offset + step * lanes_);
+        return collect(from.walker, from.here);
+    }
+
+    NORMANS_INLINE void store(const place& to, uint32_t step,
                               const typename Lanes::values& codes) const
     {
-        if (here == lanes_ && walker.left() >= lanes_)
-            Lanes::store_codes(places_, offset(walker), codes, present_ * lanes_);
+        if (to.one_row)
+            Lanes::store_codes(places_, to.offset + step * lanes_, codes, present_ * lanes_);
         else
-            scatter(walker, here, codes);
+            scatter(to.walker, to.here, codes);
     }
 
 private:
@@ -64,12 +78,6 @@ private:
                 for (uint32_t i = 0; i < n; ++i) to[i] = bare(lane[block * lanes_ + offset + i]);
             }
         });
-    }
-
-    NORMANS_INLINE ptrdiff_t offset(const box_walker& walker) const
-    {
-        const box_view<code>& first = jobs_[0].codes;
-        return offset_of(walker.position(), first.head_stride, first.token_stride);
     }
 
     const Job* jobs_;
@@ -106,8 +114,8 @@ inline uint32_t check_of(const running_sums* lane, uint32_t lanes, uint32_t coun
     return sums.total(lanes);
 }
 
-template <class Lanes, class Job>
-void finish_sums(Job* jobs, uint32_t present, uint32_t lanes, const typename Lanes::sums& content,
+template <class Lanes, class Job, class Sums>
+void finish_sums(Job* jobs, uint32_t present, uint32_t lanes, Sums& content,
                  const parameter_sums<Lanes, Job>& parameters, uint32_t count, bool backward)
 {
     uint32_t a[Lanes::width], b[Lanes::width];
@@ -125,45 +133,51 @@ void finish_sums(Job* jobs, uint32_t present, uint32_t lanes, const typename Lan
     }
 }
 
-// Readers and writers of blocks that are not there: roomy, and never advanced.
-struct idle_memory {
-    uint8_t bytes[2 * max_lanes] = {};
-};
+template <class Lanes, class Job>
+NORMANS_NOINLINE void count_escapes(typename Lanes::mask escaped, Job* jobs, uint32_t present,
+                                    uint32_t lanes)
+{
+    for (uint32_t i = 0; i < present; ++i)
+        for (uint32_t set = Lanes::lanes_of(escaped, i, lanes); set != 0; set &= set - 1)
+            ++jobs[i].escapes;
+}
 
-// Decodes `present` blocks of one geometry and L lanes each. Apart from its caller, which sets the
-// floating-point mode: no operation may move out.
+// Decodes `present` blocks of one geometry and L lanes each. Lanes beyond them repeat the first
+// block, so that all are alike. Apart from its caller, which sets the floating-point mode: no
+// operation may move out.
 template <class Lanes, class Model, class Guess, class Inputs, class Job>
 NORMANS_NOINLINE void decode_bundle(const block_spec& spec, const Model& model, const Guess& guess,
                                     Inputs& inputs, Job* jobs, uint32_t present, uint32_t L)
 {
+    using code = typename Job::code_type;
     const uint32_t count = uint32_t(count_of(spec));
-    idle_memory idle;
     uint32_t lane[Lanes::width];
     word_reader readers[Lanes::blocks];
     for (uint32_t i = 0; i < Lanes::width; ++i)
-        lane[i] = i / L < present ? load_u32(jobs[i / L].states_in + 4 * (i % L))
-                                  : rans_format::lower_bound;
-    for (uint32_t i = 0; i < Lanes::blocks; ++i)
-        readers[i] = i < present ? jobs[i].reader
-                                 : word_reader{idle.bytes, idle.bytes + sizeof idle.bytes};
+        lane[i] = load_u32(jobs[i / L < present ? i / L : 0].states_in + 4 * (i % L));
+    for (uint32_t i = 0; i < Lanes::blocks; ++i) readers[i] = jobs[i < present ? i : 0].reader;
     typename Lanes::state state;
     Lanes::load_state(state, lane);
-    typename Lanes::sums content;
+    typename Lanes::template sums<code> content;
     parameter_sums<Lanes, Job> parameters;
     auto corrupt = Lanes::no_lanes();
-    auto active = Lanes::active_lanes(present, L, L);
     const bundle_codes<Lanes, Job> out(jobs, present, L);
-    box_walker walker(spec, 0);
-    typename Lanes::template cursors<word_reader> words{readers, L};
-    for (uint32_t first = 0; first < count; first += L) {
+    typename Lanes::template cursors<word_reader> words(readers, L, present);
+    for (box_walker walker(spec, 0); walker.position().index < count;) {
+        const uint32_t first = walker.position().index;
         const uint32_t here = count - first < L ? count - first : L;
-        if (here != L) active = Lanes::active_lanes(present, L, here);
-        const auto models = inputs.at(walker, here);
-        const auto codes = decode_step<Lanes>(state, model, guess, models, active, words, corrupt);
-        content.add(codes, active);
-        if (spec.parameter_hash) parameters.add(inputs, walker, here, jobs, present, L);
-        out.store(walker, here, codes);
-        walker.forward(here);
+        const auto active = Lanes::active_lanes(L, here);
+        const uint32_t steps = inputs.prepare(walker, here);
+        const auto place = out.at(walker, here);
+        for (uint32_t i = 0; i < steps; ++i) {
+            const auto codes = decode_step<Lanes>(state, model, guess, inputs.step(i), active,
+                                                  words, corrupt);
+            content.add(codes, active);
+            if (spec.parameter_hash)
+                parameters.add(inputs, {spec, first + i * L}, here, jobs, present, L);
+            out.store(place, i, codes);
+        }
+        walker.forward(here == L ? steps * L : here);
     }
     Lanes::store_state(lane, state);
     for (uint32_t i = 0; i < present; ++i) {
@@ -181,40 +195,41 @@ template <class Lanes, class Model, class Inputs, class Job>
 NORMANS_NOINLINE void encode_bundle(const block_spec& spec, const Model& model, Inputs& inputs,
                                     Job* jobs, uint32_t present, uint32_t L)
 {
+    using code = typename Job::code_type;
     const uint32_t count = uint32_t(count_of(spec));
-    idle_memory idle;
+    uint8_t idle[Lanes::blocks][Lanes::idle_bytes];
     uint32_t lane[Lanes::width];
     word_writer writers[Lanes::blocks];
     for (uint32_t i = 0; i < Lanes::width; ++i) lane[i] = rans_format::lower_bound;
     for (uint32_t i = 0; i < Lanes::blocks; ++i)
         writers[i] = i < present ? jobs[i].writer
-                                 : word_writer{idle.bytes, idle.bytes + sizeof idle.bytes};
+                                 : word_writer{idle[i], idle[i] + Lanes::idle_bytes};
     typename Lanes::encoder_state state;
     Lanes::load_state(state, lane);
-    typename Lanes::sums content;
+    typename Lanes::template sums<code> content;
     parameter_sums<Lanes, Job> parameters;
-    uint32_t here = count % L != 0 ? count % L : L;
-    auto active = Lanes::active_lanes(present, L, here);
     const bundle_codes<Lanes, Job> codes(jobs, present, L);
-    box_walker walker(spec, count - here);
-    typename Lanes::template cursors<word_writer> words{writers, L};
-    for (;;) {
-        const auto models = inputs.at(walker, here);
-        const auto now = codes.load(walker, here);
-        content.add(now, active);
-        if (spec.parameter_hash) parameters.add(inputs, walker, here, jobs, present, L);
-        const auto escaped = encode_step<Lanes>(state, model, models, now, active, words);
-        if (Lanes::any(escaped)) {
-            for (uint32_t i = 0; i < present; ++i)
-                for (uint32_t set = Lanes::lanes_of(escaped, i, L); set != 0; set &= set - 1)
-                    ++jobs[i].escapes;
+    typename Lanes::template cursors<word_writer> words(writers, L, present);
+    uint32_t here = count % L != 0 ? count % L : L;
+    bool overrun = false;
+    for (box_walker walker(spec, count); walker.position().index != 0 && !overrun; here = L) {
+        walker.back(here);
+        const auto active = Lanes::active_lanes(L, here);
+        const uint32_t steps = inputs.prepare(walker, here);
+        walker.back((steps - 1) * L);
+        const auto place = codes.at(walker, here);
+        for (uint32_t i = steps; i-- > 0;) {
+            const auto now = codes.load(place, i);
+            content.add(now, active);
+            if (spec.parameter_hash)
+                parameters.add(inputs, {spec, walker.position().index + i * L}, here, jobs,
+                               present, L);
+            const auto escaped = encode_step<Lanes>(state, model, inputs.step(i), now, active,
+                                                    words);
+            if (Lanes::any(escaped)) count_escapes<Lanes>(escaped, jobs, present, L);
         }
-        bool overrun = true;
+        overrun = true;
         for (uint32_t i = 0; i < present; ++i) overrun &= writers[i].overrun;
-        if (walker.position().index == 0 || overrun) break;
-        walker.back(L);
-        here = L;
-        active = Lanes::active_lanes(present, L, L);
     }
     Lanes::store_state(lane, state);
     for (uint32_t i = 0; i < present; ++i) {
@@ -233,7 +248,6 @@ NORMANS_NOINLINE void choose_steps(const block_spec& spec, const Model& model, I
 {
     const normal_shape shape = shape_of(spec.shape);
     const bundle_codes<Lanes, Job> codes(jobs, present, L);
-    const auto full = Lanes::active_lanes(present, L, L);
     int64_t gain[Lanes::blocks] = {};
     inputs.measure(true);
     for (uint32_t token = 0; token < spec.tokens; ++token) {
@@ -242,11 +256,14 @@ NORMANS_NOINLINE void choose_steps(const block_spec& spec, const Model& model, I
             box_walker walker(spec, (head * spec.tokens + token) * spec.dim);
             for (uint32_t done = 0; done < spec.dim;) {
                 const uint32_t here = spec.dim - done < L ? spec.dim - done : L;
-                const auto models = inputs.at(walker, here);
-                Lanes::add_row(rows, model, models, codes.load(walker, here),
-                               here == L ? full : Lanes::active_lanes(present, L, here));
-                walker.skip(here);
-                done += here;
+                const auto active = Lanes::active_lanes(L, here);
+                const uint32_t steps = inputs.prepare(walker, here);
+                const auto place = codes.at(walker, here);
+                for (uint32_t i = 0; i < steps; ++i)
+                    Lanes::add_row(rows, model, inputs.step(i), codes.load(place, i), active);
+                const uint32_t all = here == L ? steps * L : here;
+                walker.skip(all);
+                done += all;
             }
         }
         for (uint32_t i = 0; i < present; ++i) {

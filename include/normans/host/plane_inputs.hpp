@@ -65,6 +65,7 @@ class plane_inputs {
     using predictor = typename Job::predictor_type;
     static constexpr uint32_t N = V::planes;
     static constexpr bool from_arrays = is_array_predictor_v<predictor>;
+    static constexpr bool decoding = !std::is_const_v<typename Job::code_type>;
 
 public:
     using models = typename Lanes::models;
@@ -88,26 +89,48 @@ public:
     void measure(bool on)
     {
         measuring_ = on;
-        token_ = ~uint32_t(0);
+        token_ = no_token;
     }
 
-    /// The distributions of the next `here` scalars of every block.
-    NORMANS_INLINE models at(const box_walker& walker, uint32_t here)
+    /// Makes ready the step of `here` scalars of every block at `walker` and, where all lie in one
+    /// row, the steps beside it: those that follow, or the preceding ones if the steps run
+    /// backward. Returns how many; step(i) is the i-th of them in memory's order.
+    NORMANS_NOINLINE uint32_t prepare(const box_walker& walker, uint32_t here)
     {
         at_ = walker.position();
-        models m;
-        m.source = this;
-        m.of_lane = of_lane;
         if (!from_arrays || here != lanes_ || walker.left() < lanes_) {
-            models cold;
-            collect(walker, here, cold);
-            copy(cold, m);
-        } else if constexpr (from_arrays) {
-            load(m);
+            collect(walker, here, steps_[0]);
+            return 1;
         }
-        Lanes::complete(model_, m);
-        return m;
+        if constexpr (from_arrays) {
+            const bool backward = !decoding && !measuring_;
+            const uint32_t room = backward ? at_.channel + lanes_ : walker.left();
+            const uint32_t steps = room / lanes_ < at_once ? room / lanes_ : at_once;
+            if (backward) {
+                at_.index -= (steps - 1) * lanes_;
+                at_.channel -= (steps - 1) * lanes_;
+            }
+            if (token_ != at_.token && (token_ == no_token || !measuring_)) set_row(at_.token);
+            const any_means& first = jobs_[0].predictor.means;
+            const ptrdiff_t offset = offset_of(at_, first.head_stride, first.token_stride);
+            if (first.type == scalar_type::bf16)
+                load(steps, offset, [&](ptrdiff_t at) NORMANS_LAMBDA {
+                    return V::floats_from_high(V::load_words(words_.at(at)));
+                });
+            else if (first.type == any_means::fp32)
+                load(steps, offset, [&](ptrdiff_t at) NORMANS_LAMBDA {
+                    return V::load_floats(floats_.at(at));
+                });
+            else
+                load(steps, offset, [&](ptrdiff_t at) NORMANS_LAMBDA {
+                    return V::floats_from_high(fp8_(V::load_words(bytes_.at(at))));
+                });
+            return steps;
+        }
+        return 0;
     }
+
+    NORMANS_INLINE const models& step(uint32_t i) const { return steps_[i]; }
 
     /// What a job's predictor says, in the host's floating-point mode if it is a callable.
     NORMANS_NOINLINE prediction predicted(const Job& job, const scalar_position& at) const
@@ -123,6 +146,8 @@ public:
 private:
     static constexpr uint32_t width = Lanes::width;
     static constexpr uint32_t capacity = 128 / N;  // 64 KB in all
+    static constexpr uint32_t no_token = ~uint32_t(0);
+    static constexpr uint32_t at_once = N < 4 ? 16 / N : 4;
     struct tile {
         float slope[width], deviation[width], a[width], b[width];
     };
@@ -138,12 +163,12 @@ private:
 
     const Job& job_of(uint32_t block) const { return jobs_[block < present_ ? block : 0]; }
 
-    static scalar_model of_lane(const void* self, uint32_t lane)
+    static scalar_model of_lane(const void* self, uint32_t index, uint32_t lane)
     {
         const plane_inputs& in = *static_cast<const plane_inputs*>(self);
         const Job& job = in.job_of(lane / in.lanes_);
         if (!in.measuring_) ++in.repairs_[lane / in.lanes_];
-        const box_walker walker(in.spec_, in.at_.index + lane % in.lanes_);
+        const box_walker walker(in.spec_, index + lane % in.lanes_);
         const prediction one = in.predicted(job, walker.position());
         const uint32_t mean = clean_mean(one);
         const uint32_t factor =
@@ -154,22 +179,25 @@ private:
 
     NORMANS_NOINLINE void set_row(uint32_t token)
     {
+        static constexpr row_slope_table slopes = row_slopes();
+        static constexpr row_deviation_table deviations = row_deviations();
         token_ = token;
+        if (measuring_) {
+            row_slope_ = V::set_float(bits_to_float(statistics_scale));
+            return;
+        }
         float slope[4 * N], deviation[4 * N];  // per run of eight lanes
         const uint32_t each = lanes_ / 8;
         for (uint32_t i = 0, block = 0; i < 4 * N; i += each, ++block) {
-            static constexpr row_slope_table slopes = row_slopes();
-            static constexpr row_deviation_table deviations = row_deviations();
             const uint32_t at = uint32_t(row_step_at(job_of(block).row_steps, token) -
                                          min_row_step);
-            const float by = bits_to_float(measuring_ ? statistics_scale : slopes.bits[at]);
             for (uint32_t run = i; run < i + each; ++run) {
-                slope[run] = by;
-                deviation[run] = deviations.value[at];
+                slope[run] = bits_to_float(slopes.bits[at]);
+                if (decoding) deviation[run] = deviations.value[at];
             }
         }
         row_slope_ = V::spread(slope);
-        row_deviation_ = V::spread(deviation);
+        if (decoding) row_deviation_ = V::spread(deviation);
     }
 
     template <class T>
@@ -187,45 +215,33 @@ private:
         });
     }
 
-    static NORMANS_INLINE void copy(const models& from, models& to)
+    // Steps from at_ on, in one row of every block; `means(offset)` loads a step's means.
+    template <class Means>
+    NORMANS_INLINE void load(uint32_t steps, ptrdiff_t offset, Means means)
     {
-        to.mean = from.mean;
-        to.slope = from.slope;
-        to.deviation = from.deviation;
-        to.outside = from.outside;
-    }
-
-    NORMANS_INLINE floats load_means() const
-    {
-        const any_means& first = jobs_[0].predictor.means;
-        const ptrdiff_t offset = offset_of(at_, first.head_stride, first.token_stride);
-        if (first.type == scalar_type::bf16)
-            return V::floats_from_high(V::load_words(words_.at(offset)));
-        if (first.type == any_means::fp32) return V::load_floats(floats_.at(offset));
-        return V::floats_from_high(fp8_(V::load_words(bytes_.at(offset))));
-    }
-
-    // One row in every block.
-    NORMANS_INLINE void load(models& m)
-    {
-        m.mean = load_means();
-        if (at_.token != token_) set_row(at_.token);
-        if (!tiled_) {
-            models cold = m;
-            load_parameters(cold);
-            copy(cold, m);
-            return;
+        uint32_t index = at_.head * (spec_.dim >> shift_) + (at_.channel >> shift_);
+        for (uint32_t i = 0; i < steps; ++i) {
+            models& m = steps_[i];
+            m.exact = {this, at_.index + i * lanes_, of_lane};
+            if (!tiled_) {
+                load_parameters(means(offset), i * lanes_, m);
+            } else {
+                if (!(ready_[index / 32] >> index % 32 & 1)) make_tile(index, i * lanes_);
+                const tile& from = tiles_[index];
+                m.outside = outside_[index];
+                if (decoding)
+                    V::keep(m.deviation, V::mul(V::load_kept(from.deviation), row_deviation_));
+                V::keep(m.slope, V::mul(V::load_kept(from.slope), row_slope_));
+                V::keep(m.mean, V::map_means(means(offset), from.a, from.b));
+                Lanes::complete(model_, m);
+                index += lanes_ >> shift_;
+            }
+            offset += lanes_;
         }
-        const uint32_t index = at_.head * (spec_.dim >> shift_) + (at_.channel >> shift_);
-        const tile& from = tiles_[index];
-        if (!(ready_[index / 32] >> index % 32 & 1)) make_tile(index);
-        m.mean = V::map_means(m.mean, V::load_kept(from.a), V::load_kept(from.b));
-        m.slope = V::mul(V::load_kept(from.slope), row_slope_);
-        m.deviation = V::mul(V::load_kept(from.deviation), row_deviation_);
-        m.outside = outside_[index];
     }
 
-    NORMANS_NOINLINE void make_tile(uint32_t tile_index)
+    // The tile `ahead` channels from at_.
+    NORMANS_NOINLINE void make_tile(uint32_t tile_index, uint32_t ahead)
     {
         float slope[width], deviation[width], a[width], b[width];
         tile& to = tiles_[tile_index];
@@ -235,7 +251,7 @@ private:
         for (uint32_t i = 0; i < width; ++i) {
             const array_predictor& from = job_of(i / lanes_).predictor;
             scalar_position at = at_;
-            at.channel += i % lanes_;
+            at.channel += ahead + i % lanes_;
             const uint32_t index = from.sigmas(at);
             const bool outside = index == sigma_zero || index < model_.smallest_index;
             if (outside) left.set(i, true);
@@ -252,47 +268,54 @@ private:
         V::keep(to.b, V::load(b));
     }
 
-    NORMANS_INLINE void set_slopes(models& m, const words& index)
+    NORMANS_INLINE void complete(const floats& mean, const words& index, models& m) const
     {
         const auto outside = V::join(V::less(index, V::set(model_.smallest_index)),
                                      V::equal(index, V::set(sigma_zero)));
         m.outside = V::to_bits(outside);
         const words safe = V::select(outside, V::set(128), index);
-        m.slope = V::mul(V::slopes(safe, model_.slope), row_slope_);
-        m.deviation = V::mul(V::reciprocal(m.slope), V::set_float(guess_unit_));
+        const floats slope = V::mul(V::slopes(safe, model_.slope), row_slope_);
+        if (decoding)
+            V::keep(m.deviation, V::mul(V::reciprocal(slope), V::set_float(guess_unit_)));
+        V::keep(m.slope, slope);
+        V::keep(m.mean, mean);
+        Lanes::complete(model_, m);
     }
 
-    // One row in every block, too many channels for tiles or a sigma for every scalar.
-    NORMANS_NOINLINE void load_parameters(models& m)
+    // Too many channels for tiles, or a sigma for every scalar; `ahead` of at_.
+    NORMANS_NOINLINE void load_parameters(floats mean, uint32_t ahead, models& m) const
     {
         const any_sigmas& sigmas = jobs_[0].predictor.sigmas;
         const channel_affine& affine = jobs_[0].predictor.affine;
-        const size_t offset = size_t(at_.index) * sigmas.scalar_stride +
-                              (size_t(at_.head) * sigmas.dim + at_.channel) *
+        const size_t offset = size_t(at_.index + ahead) * sigmas.scalar_stride +
+                              (size_t(at_.head) * sigmas.dim + at_.channel + ahead) *
                                   sigmas.channel_stride;
-        const size_t channel = size_t(at_.head) * affine.dim + at_.channel;
+        const size_t channel = size_t(at_.head) * affine.dim + at_.channel + ahead;
+        float a[width], b[width];
+        if (affine.a == nullptr) {
+            V::keep(a, V::set_float(1.0f));
+            V::keep(b, V::set_float(-0.0f));
+        } else {
+            const places<float> all_a(lanes_, [&](uint32_t block) {
+                return job_of(block).predictor.affine.a + channel;
+            });
+            const places<float> all_b(lanes_, [&](uint32_t block) {
+                return job_of(block).predictor.affine.b + channel;
+            });
+            V::keep(a, V::load_floats(all_a.at(0)));
+            V::keep(b, V::load_floats(all_b.at(0)));
+        }
+        mean = V::map_means(mean, a, b);
         if (sigmas.scalar_stride + sigmas.channel_stride == 0) {
             uint16_t one[width];
             for (uint32_t i = 0; i < width; ++i)
                 one[i] = *job_of(i / lanes_).predictor.sigmas.index;
-            set_slopes(m, V::load(one));
-        } else {
-            const places<uint8_t> index(lanes_, [&](uint32_t block) {
-                return job_of(block).predictor.sigmas.index + offset;
-            });
-            set_slopes(m, V::load_words(index.at(0)));
+            return complete(mean, V::load(one), m);
         }
-        if (affine.a == nullptr) {
-            m.mean = V::map_means(m.mean, V::set_float(1.0f), V::set_float(-0.0f));
-            return;
-        }
-        const places<float> a(lanes_, [&](uint32_t block) {
-            return job_of(block).predictor.affine.a + channel;
+        const places<uint8_t> index(lanes_, [&](uint32_t block) {
+            return job_of(block).predictor.sigmas.index + offset;
         });
-        const places<float> b(lanes_, [&](uint32_t block) {
-            return job_of(block).predictor.affine.b + channel;
-        });
-        m.mean = V::map_means(m.mean, V::load_floats(a.at(0)), V::load_floats(b.at(0)));
+        complete(mean, V::load_words(index.at(0)), m);
     }
 
     // Lane by lane.
@@ -300,18 +323,28 @@ private:
         uint32_t mean[Lanes::width];
         uint16_t index[Lanes::width];
         float a[Lanes::width], b[Lanes::width], row[Lanes::width];
+
+        void copy(uint32_t to, uint32_t from)
+        {
+            mean[to] = mean[from];
+            index[to] = index[from];
+            a[to] = a[from];
+            b[to] = b[from];
+            row[to] = row[from];
+        }
     };
 
     NORMANS_NOINLINE void collect(const box_walker& walker, uint32_t here, models& m)
     {
         collected lanes;
+        m.exact = {this, walker.position().index, of_lane};
         for (uint32_t i = 0; i < Lanes::width; ++i) {
             lanes.mean[i] = 0;
             lanes.index[i] = 128;
             lanes.a[i] = lanes.row[i] = 1.0f;
             lanes.b[i] = -0.0f;
         }
-        token_ = ~uint32_t(0);
+        token_ = no_token;
         for_runs(walker, here, [&](uint32_t offset, const scalar_position& at, uint32_t n) {
             for (uint32_t block = 0; block < present_; ++block) {
                 const uint32_t first = block * lanes_ + offset;
@@ -321,10 +354,12 @@ private:
                 collect_run(jobs_[block].predictor, at, n, first, lanes);
             }
         });
+        for (uint32_t i = present_ * lanes_; i < Lanes::width; ++i) lanes.copy(i, i % lanes_);
         row_slope_ = V::load(lanes.row);
-        m.mean = V::map_means(V::as_floats(V::load(lanes.mean)), V::load(lanes.a),
-                              V::load(lanes.b));
-        set_slopes(m, V::load(lanes.index));
+        V::keep(lanes.a, V::load(lanes.a));
+        V::keep(lanes.b, V::load(lanes.b));
+        complete(V::map_means(V::as_floats(V::load(lanes.mean)), lanes.a, lanes.b),
+                 V::load(lanes.index), m);
     }
 
     void collect_run(const array_predictor& from, const scalar_position& at, uint32_t n,
@@ -364,7 +399,7 @@ private:
     places<uint16_t> words_;
     places<float> floats_;
     scalar_position at_{};
-    uint32_t token_ = ~uint32_t(0);
+    uint32_t token_ = no_token;
     uint32_t shift_ = 0;  // tiles start at multiples of 2^shift_ channels
     bool tiled_ = false, measuring_ = false;
     mutable uint32_t repairs_[Lanes::blocks] = {};
@@ -372,6 +407,7 @@ private:
     uint32_t ready_[(capacity + 31) / 32];
     typename Lanes::mask outside_[from_arrays ? capacity : 1];
     alignas(64) tile tiles_[from_arrays ? capacity : 1];
+    models steps_[from_arrays ? at_once : 1];
 };
 
 }  // namespace detail

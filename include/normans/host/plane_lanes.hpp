@@ -118,9 +118,11 @@ struct plane_lanes {
     using values = words;
 
     /// Between steps of the decoder: state = high * 2^15 + low; of the encoder: high * 2^16 + low.
+    /// In memory for the reason that models are.
     template <int LowBits>
     struct state_planes {
-        words high, low;
+        alignas(64) uint16_t high[width];
+        uint16_t low[width];
     };
     using state = state_planes<15>;
     using encoder_state = state_planes<16>;
@@ -135,15 +137,25 @@ struct plane_lanes {
         }
     };
 
-    /// What the coder needs to know of a step's distributions.
+    /// The exact model of any lane of a step, for what leaves the fast path.
+    struct exact_models {
+        const void* source;
+        uint32_t index;  // of the step's first scalar
+        scalar_model (*of)(const void* source, uint32_t index, uint32_t lane);
+
+        scalar_model operator()(uint32_t lane) const { return of(source, index, lane); }
+    };
+
+    /// What the coder needs to know of a step's distributions. In memory, as V::keep leaves it:
+    /// registers could not hold it, and the compiler would move it about.
     struct models {
-        floats mean, slope, product;   // product = mean * slope
-        floats deviation;              // for the first guess: 1 / slope, in units of the guess
-        words group_bits, group_size;  // 16-bit types: g and 2^g
-        bool exact = false;            // some lanes are outside the fast path ...
-        mask outside;                  // ... these
-        const void* source;            // the exact model of a lane: of_lane(source, lane)
-        scalar_model (*of_lane)(const void* source, uint32_t lane);
+        alignas(64) float mean[width];
+        float slope[width], product[width];      // product = mean * slope
+        float deviation[width];                  // for the first guess: 1 / slope, in its unit
+        uint16_t group_bits[width], group_size[width];  // 16-bit types: g and 2^g
+        bool has_outside;  // some lanes are outside the fast path ...
+        mask outside;      // ... these
+        exact_models exact;
     };
 
     struct intervals {
@@ -161,24 +173,58 @@ struct plane_lanes {
         return m.plane[block * lanes / 32] >> block * lanes % 32 & (~uint32_t(0) >> (32 - lanes));
     }
 
-    /// The first `here` lanes of the first `present` blocks of `lanes` lanes.
-    static mask active_lanes(uint32_t present, uint32_t lanes, uint32_t here)
+    /// The first `here` of each block's `lanes` lanes.
+    static NORMANS_INLINE mask active_lanes(uint32_t lanes, uint32_t here)
     {
-        mask out{};
-        for (uint32_t block = 0; block < present; ++block) {
-            const uint32_t mine = here >= 32 ? ~uint32_t(0) : (uint32_t(1) << here) - 1;
-            out.plane[block * lanes / 32] |= mine << block * lanes % 32;
-        }
-        return out;
+        uint32_t bits = every_lane >> (32 - here);
+        for (uint32_t i = lanes; i < 32; i *= 2) bits |= bits << i;
+        return lanes_all(bits);
     }
 
     /// The step's words: a reader or writer for every block of `lanes` lanes.
     template <class Cursor>
-    struct cursors {
-        Cursor* block;
-        uint32_t lanes;
-        uint32_t count = width / lanes;
+    class cursors {
+    public:
+        Cursor* const block;
+        const uint32_t lanes;
+        const uint32_t count = width / lanes;
+
+        /// Those from `present` on serve blocks that are not there.
+        cursors(Cursor* cursor, uint32_t lanes_each, uint32_t present)
+            : block(cursor), lanes(lanes_each), present_(present)
+        {
+        }
+
+        /// Whether every cursor holds a word for each lane: the room is counted, and looked for
+        /// only when the count is used up.
+        NORMANS_INLINE bool roomy()
+        {
+            if (room_ == 0) look();
+            if (room_ == 0) return false;
+            --room_;
+            return true;
+        }
+
+    private:
+        static size_t left(const word_reader& x) { return size_t(x.end - x.next); }
+        static size_t left(const word_writer& x) { return size_t(x.next - x.begin); }
+        static void rewind(word_reader&) {}
+        static void rewind(word_writer& x) { x.next = x.begin + idle_bytes; }
+
+        NORMANS_NOINLINE void look()
+        {
+            for (uint32_t i = present_; i < count; ++i) rewind(block[i]);
+            size_t least = left(block[0]);
+            for (uint32_t i = 1; i < count; ++i)
+                least = left(block[i]) < least ? left(block[i]) : least;
+            room_ = uint32_t(least / (2 * lanes));
+        }
+
+        uint32_t present_, room_ = 0;
     };
+
+    /// Where a block that is not there writes.
+    static constexpr uint32_t idle_bytes = 2048;
 
     /// Where a bundle's lanes lie, up to an offset that all blocks share.
     template <class T>
@@ -216,22 +262,17 @@ struct plane_lanes {
     template <int LowBits>
     static void load_state(state_planes<LowBits>& x, const uint32_t* lane)
     {
-        uint32_t high[width], low[width];
         for (uint32_t i = 0; i < width; ++i) {
-            high[i] = lane[i] >> LowBits;
-            low[i] = lane[i] & ((uint32_t(1) << LowBits) - 1);
+            x.high[i] = uint16_t(lane[i] >> LowBits);
+            x.low[i] = uint16_t(lane[i] & ((uint32_t(1) << LowBits) - 1));
         }
-        x.high = load(high);
-        x.low = load(low);
+        NORMANS_OPAQUE(x);
     }
 
     template <int LowBits>
     static void store_state(uint32_t* lane, const state_planes<LowBits>& x)
     {
-        uint32_t high[width], low[width];
-        store(high, x.high);
-        store(low, x.low);
-        for (uint32_t i = 0; i < width; ++i) lane[i] = high[i] << LowBits | low[i];
+        for (uint32_t i = 0; i < width; ++i) lane[i] = uint32_t(x.high[i]) << LowBits | x.low[i];
     }
 
     template <class Code>
@@ -248,47 +289,101 @@ struct plane_lanes {
         V::store_words(to.at(offset), x, lanes / 8);
     }
 
-    /// Per lane running_sums over codes.
-    struct sums {
-        typename V::ints a = V::set_int(0), b = V::set_int(0);
+    /// Per lane running_sums over codes: of a few steps in words, a byte of the code each, ...
+    template <class Code>
+    class sums {
+        static constexpr uint32_t parts = sizeof(Code);
 
+    public:
         NORMANS_INLINE void add(const values& codes, const mask& active)
         {
-            a = V::add(a, V::widen(codes));
-            if (active.all()) b = V::add(b, a);
-            else b = V::add(b, V::both(a, V::widen_mask(V::from_bits(active))));
+            if (!active.all()) return add_some(codes, active);
+            if constexpr (parts == 1) {
+                add(0, codes);
+            } else {
+                add(0, V::both(codes, V::set(255)));
+                add(1, V::template shr<8>(codes));
+            }
+            if (++pending_ == limit) flush();
         }
 
-        void store(uint32_t* all_a, uint32_t* all_b) const
+        void store(uint32_t* all_a, uint32_t* all_b)
         {
-            V::store(all_a, a);
-            V::store(all_b, b);
+            flush();
+            std::memcpy(all_a, a_, sizeof a_);
+            std::memcpy(all_b, b_, sizeof b_);
         }
+
+    private:
+        static constexpr uint32_t limit = 22;  // 255 * 22 * 23 / 2 < 2^16
+
+        NORMANS_INLINE void add(uint32_t part, const words& bytes)
+        {
+            sum_[part] = V::add(sum_[part], bytes);
+            sum_of_sums_[part] = V::add(sum_of_sums_[part], sum_[part]);
+        }
+
+        // ... then in full.
+        NORMANS_NOINLINE void flush()
+        {
+            for (uint32_t part = 0; part < parts; ++part) {
+                uint16_t sum[width], sum_of_sums[width];
+                V::store(sum, sum_[part]);
+                V::store(sum_of_sums, sum_of_sums_[part]);
+                for (uint32_t i = 0; i < width; ++i) {
+                    if (part == 0) b_[i] += pending_ * a_[i];
+                    a_[i] += uint32_t(sum[i]) << 8 * part;
+                    b_[i] += uint32_t(sum_of_sums[i]) << 8 * part;
+                }
+                sum_[part] = sum_of_sums_[part] = V::set(0);
+            }
+            pending_ = 0;
+        }
+
+        NORMANS_NOINLINE void add_some(values codes, mask active)
+        {
+            uint16_t code[width];
+            V::store(code, codes);
+            flush();
+            active.for_each([&](uint32_t i) {
+                a_[i] += code[i];
+                b_[i] += a_[i];
+            });
+        }
+
+        words sum_[parts] = {V::set(0)}, sum_of_sums_[parts] = {V::set(0)};
+        uint32_t pending_ = 0;
+        uint32_t a_[width] = {}, b_[width] = {};
     };
 
-    /// Everything that follows from mean, slope and deviation. A product beyond the limit says that
-    /// the scalar may be far (a far one's is at least 2^30 / range): the exact model decides.
+    /// Everything that follows from mean and slope. A product beyond the limit says that the
+    /// scalar may be far (a far one's is at least 2^30 / range): the exact model decides.
     template <class Model>
     static NORMANS_INLINE void complete(const Model& model, models& m)
     {
         constexpr float limit = 0x1p27f;
-        m.product = V::mul(m.mean, m.slope);
-        bool outside = V::any_above(m.product, limit) || m.outside.any();
+        const models* stored = &m;
+        NORMANS_HIDE(stored);
+        const floats product = V::mul(stored->mean, stored->slope);
+        V::keep(m.product, product);
+        bool outside = V::any_above(product, limit) || m.outside.any();
         if constexpr (Model::p > 3) {
-            const words high = V::both(V::high_words(m.mean), V::set(0x7fff));
+            const floats slope = V::load_kept(stored->slope);
+            const words high = V::both(V::high_words(V::load_kept(stored->mean)), V::set(0x7fff));
             const words field = V::template shr<7>(high);
             const words sigma_field = V::template shr<7>(
-                V::high_words(V::sub(V::set_int(model.unit), V::bits(m.slope))));
+                V::high_words(V::sub(V::set_int(model.unit), V::bits(slope))));
             const words largest = V::larger(V::larger(field, sigma_field),
                                             V::set(uint32_t(128 - Model::format.bias)));
-            m.group_bits = V::sub_saturated(V::add(sigma_field, V::set(uint32_t(Model::p - 3))),
-                                            largest);
-            m.group_size = V::power(m.group_bits);
+            const words bits = V::sub_saturated(
+                V::add(sigma_field, V::set(uint32_t(Model::p - 3))), largest);
+            V::store(m.group_bits, bits);
+            V::store(m.group_size, V::power(bits));
             // Means that the model takes for zeros, and are none: |mean| in (0, 2^-125).
             outside |= V::any_above(V::sub_saturated(V::set(0xff), V::sub(high, V::set(1))), 0);
         }
-        m.exact = outside;
-        if (outside) m.outside = m.outside | far_lanes<Model>(m.product, m.mean, limit);
+        m.has_outside = outside;
+        if (outside) m.outside = m.outside | far_lanes<Model>(product, V::load_kept(m.mean), limit);
     }
 
     /// row_statistics of every block.
@@ -316,8 +411,14 @@ struct plane_lanes {
         {
             uint32_t pair[width / 2];
             V::store_squares(pair, squares_);
-            for (uint32_t i = 0; i < width / 2; ++i) of_lane(2 * i).sum += pair[i];
-            for (uint32_t i = 0; i < width >> shift_; ++i) block_[i].count += plain_ << shift_;
+            const uint32_t* next = pair;
+            for (uint32_t i = 0; i < width >> shift_; ++i) {
+                uint64_t sum = 0;
+                for (uint32_t run = 1u << shift_; run != 0; run -= 8, next += 4)
+                    sum += (uint64_t(next[0]) + next[1]) + (uint64_t(next[2]) + next[3]);
+                block_[i].sum += sum;
+                block_[i].count += plain_ << shift_;
+            }
             squares_ = V::no_squares();
             pending_ = plain_ = 0;
         }
@@ -335,35 +436,36 @@ struct plane_lanes {
     {
         constexpr scalar_format format = Model::format;
         const words magnitude = V::both(codes, V::set(format.code_sign() - 1));
-        const words z = V::template round_z<true>(code_values(model, codes, magnitude), m.slope,
-                                                  m.product);
-        const words cell = V::larger(V::both(V::high_words(m.mean), V::set(0x7f80)),
+        const floats slope = V::load_kept(m.slope);
+        const words z = V::template round_z<true>(code_values(model, codes, magnitude), slope,
+                                                  V::load_kept(m.product));
+        const words cell = V::larger(V::both(V::high_words(V::load_kept(m.mean)), V::set(0x7f80)),
                                      V::set(detail::smallest_cell<Model>));
-        words index = V::sub_saturated(V::add(cell, V::high_words(m.slope)),
+        words index = V::sub_saturated(V::add(cell, V::high_words(slope)),
                                        V::set(model.weight_origin));
         index = V::smaller(V::template shr<6>(index), V::set(31));
         const words weight = V::either(model.weight_low(index),
                                        V::template shl<8>(model.weight_high(index)));
         words weighted = V::mul_rounded(z, weight);
-        bool plain = !V::any_above(magnitude, format.largest_finite) && !m.exact && active.all();
+        bool plain = !V::any_above(magnitude, format.largest_finite) && !m.has_outside && active.all();
         if constexpr (!format.has_negative_zero)
             plain &= !V::any(V::equal(codes, V::set(format.code_sign())));
         if (!plain) {
-            cold_row cold{m.outside, m.source, m.of_lane, codes, active, weighted};
+            cold_row cold{m.outside, m.exact, codes, active, weighted};
             count_row(sums, model, cold);
             weighted = cold.weighted;
         }
         sums.add(weighted, plain);
     }
 
-    static NORMANS_INLINE values slot(const state& x) { return x.low; }
+    static NORMANS_INLINE values slot(const state& x) { return V::load(x.low); }
 
     template <class Model, class Guess>
     static NORMANS_INLINE intervals locate(const Model& model, const Guess& guess, const models& m,
                                            const values& slots, const mask& active)
     {
         constexpr scalar_format format = Model::format;
-        const floats value = V::fma(guess(slots), m.deviation, m.mean);
+        const floats value = V::fma(guess(slots), V::load_kept(m.deviation), V::load_kept(m.mean));
         const words high = V::high_words(value), sign = V::both(high, V::set(0x8000));
         const words size = size_of<Model>(m);
         bool low = true;
@@ -383,9 +485,9 @@ struct plane_lanes {
         const words in_range = V::sub_saturated(V::set(format.largest_finite + 1),
                                                 V::larger(first, second));
         const bool plain =
-            !V::any_zero(V::smaller(inside, in_range)) && !m.exact && active.all();
+            !V::any_zero(V::smaller(inside, in_range)) && !m.has_outside && active.all();
         if (!plain) {  // on copies: what a call may touch could not stay in registers
-            cold_step cold{m.outside, m.source, m.of_lane, slots, active, out, first, second};
+            cold_step cold{m.outside, m.exact, slots, active, out, in_range};
             mend_located(model, cold);
             out = cold.out;
         }
@@ -401,7 +503,8 @@ struct plane_lanes {
         const words sign = V::both(V::template shl<to_sign>(codes), V::set(0x8000));
         const words magnitude = V::both(codes, V::set(format.code_sign() - 1));
         words inner = magnitude;
-        if constexpr (Model::p > 3) inner = V::without(inner, V::sub(m.group_size, V::set(1)));
+        if constexpr (Model::p > 3)
+            inner = V::without(inner, V::sub(size_of<Model>(m), V::set(1)));
         const words outer = V::add(inner, size_of<Model>(m));
         const bool low = may_be_low<Model>(inner, 1u << format.mantissa_bits);
         const words c1 = cdf<true>(model, m, inner, sign, low);
@@ -411,9 +514,9 @@ struct plane_lanes {
         set_coded<Model>(m, start, freq, inner, sign, out);
         const words in_range = V::sub_saturated(V::set(format.largest_finite + 1), outer);
         const bool plain =
-            !V::any_zero(V::smaller(freq, in_range)) && !m.exact && active.all();
+            !V::any_zero(V::smaller(freq, in_range)) && !m.has_outside && active.all();
         if (!plain) {
-            cold_step cold{m.outside, m.source, m.of_lane, codes, active, out, magnitude, outer};
+            cold_step cold{m.outside, m.exact, codes, active, out, in_range};
             mend_found(model, cold);
             out = cold.out;
         }
@@ -435,43 +538,45 @@ struct plane_lanes {
     /// freq * high + offset < 2^31, freq up to 2^15 (an idle lane: nothing changes).
     static NORMANS_INLINE void advance(state& x, const values& freq, const values& offset)
     {
-        const words low_bits = V::set(0x7fff);
-        const words low = V::mul_low(freq, x.high);
+        const words low_bits = V::set(0x7fff), high = V::load(x.high);
+        const words low = V::mul_low(freq, high);
         const words sum = V::add(V::both(low, low_bits), offset);
-        x.high = V::add(V::join_shifted(V::mul_high(freq, x.high), low), V::template shr<15>(sum));
-        x.low = V::both(sum, low_bits);
+        V::store(x.high, V::add(V::join_shifted(V::mul_high(freq, high), low),
+                                V::template shr<15>(sum)));
+        V::store(x.low, V::both(sum, low_bits));
     }
 
     /// V's quotient is right or one too small; freq <= 2^15, so that the rest is a word.
     static NORMANS_INLINE void divide(encoder_state& x, const values& freq, const values& start)
     {
-        words quotient = V::quotient(x.high, x.low, freq);
-        words rest = V::sub(x.low, V::mul_low(quotient, freq));
+        const words low = V::load(x.low);
+        words quotient = V::quotient(V::load(x.high), low, freq);
+        words rest = V::sub(low, V::mul_low(quotient, freq));
         const auto one_more = V::not_less(rest, freq);
         rest = V::sub(rest, V::where(one_more, freq));
         quotient = V::add(quotient, V::where(one_more, V::set(1)));
-        x.high = V::template shr<1>(quotient);
-        x.low = V::add(V::template shl<15>(quotient), V::add(rest, start));
+        V::store(x.high, V::template shr<1>(quotient));
+        V::store(x.low, V::add(V::template shl<15>(quotient), V::add(rest, start)));
     }
 
     static NORMANS_INLINE vector_mask full_for(const encoder_state& x, const values& freq)
     {
-        return {V::not_less(x.high, freq)};
+        return {V::not_less(V::load(x.high), freq)};
     }
 
     static NORMANS_INLINE vector_mask full_for_bits(const encoder_state& x, const values& bits)
     {
-        return {V::not_less(x.high, V::power(V::sub(V::set(15), bits)))};
+        return {V::not_less(V::load(x.high), V::power(V::sub(V::set(15), bits)))};
     }
 
     static NORMANS_INLINE values pop(state& x, const values& bits)
     {
         const words power = V::power(bits), rest = V::sub(V::set(15), bits);
-        const words taken = V::both(x.low, V::sub(power, V::set(1)));
-        const words down = V::shl(x.high, rest, V::power(rest));
-        x.low = V::either(V::shr(x.low, bits, power), V::both(down, V::set(0x7fff)));
-        x.high = V::shr(x.high, bits, power);
-        return taken;
+        const words high = V::load(x.high), low = V::load(x.low);
+        const words down = V::shl(high, rest, V::power(rest));
+        V::store(x.low, V::either(V::shr(low, bits, power), V::both(down, V::set(0x7fff))));
+        V::store(x.high, V::shr(high, bits, power));
+        return V::both(low, V::sub(power, V::set(1)));
     }
 
     static NORMANS_INLINE values pop(values& x, const values& bits)
@@ -484,9 +589,9 @@ struct plane_lanes {
 
     static NORMANS_INLINE void push(encoder_state& x, const values& bits, const values& value)
     {
-        const words power = V::power(bits);
-        x.high = V::either(V::shl(x.high, bits, power), V::mul_high(x.low, power));
-        x.low = V::either(V::shl(x.low, bits, power), value);
+        const words power = V::power(bits), high = V::load(x.high), low = V::load(x.low);
+        V::store(x.high, V::either(V::shl(high, bits, power), V::mul_high(low, power)));
+        V::store(x.low, V::either(V::shl(low, bits, power), value));
     }
 
     static NORMANS_INLINE void push(values& x, const values& bits, const values& value)
@@ -494,20 +599,22 @@ struct plane_lanes {
         x = V::either(V::shl(x, bits, V::power(bits)), value);
     }
 
-    static NORMANS_INLINE void refill(state& x, const cursors<word_reader>& from)
+    static NORMANS_INLINE void refill(state& x, cursors<word_reader>& from)
     {
-        const auto starved = V::equal(x.high, V::set(0));
+        const words high = V::load(x.high), low = V::load(x.low);
+        const auto starved = V::equal(high, V::set(0));
         const words word = take(from, starved);
-        x.high = V::select(starved, V::join_shifted(x.low, word), x.high);
-        x.low = V::select(starved, V::both(word, V::set(0x7fff)), x.low);
+        V::store(x.high, V::select(starved, V::join_shifted(low, word), high));
+        V::store(x.low, V::select(starved, V::both(word, V::set(0x7fff)), low));
     }
 
     static NORMANS_INLINE void spill(encoder_state& x, const vector_mask& full,
-                                     const cursors<word_writer>& to)
+                                     cursors<word_writer>& to)
     {
-        put(to, full.lanes, x.low);
-        x.low = V::select(full.lanes, x.high, x.low);
-        x.high = V::where_not(full.lanes, x.high);
+        const words high = V::load(x.high), low = V::load(x.low);
+        put(to, full.lanes, low);
+        V::store(x.low, V::select(full.lanes, high, low));
+        V::store(x.high, V::where_not(full.lanes, high));
     }
 
     static NORMANS_INLINE values subtract(const values& x, const values& y) { return V::sub(x, y); }
@@ -541,7 +648,7 @@ private:
     template <class Model>
     static NORMANS_INLINE words size_of(const models& m)
     {
-        if constexpr (Model::p > 3) return m.group_size;
+        if constexpr (Model::p > 3) return V::load(m.group_size);
         else return V::set(1);
     }
 
@@ -582,8 +689,13 @@ private:
     static NORMANS_INLINE words cdf(const Model& model, const models& m, const words& h,
                                     const words& sign, bool low)
     {
+        const models* step = &m;
+        const Model* tables = &model;
+        NORMANS_HIDE(step);
+        if constexpr (V::few_registers) NORMANS_HIDE(tables);
         const floats edge = edges(model, h, sign, low);
-        return model.cdf(V::template round_z<Clamp>(edge, m.slope, m.product));
+        return tables->cdf(V::template round_z<Clamp>(edge, V::load_kept(step->slope),
+                                                      V::load_kept(step->product)));
     }
 
     // Whether any magnitude is small enough for subnormals to matter: rare in real data, so that
@@ -631,10 +743,10 @@ private:
                     below = V::select(is_low, V::narrow(V::truncate(scaled)), below);
                 }
             }
-            const words half = V::template shr<1>(m.group_size);
+            const words size = size_of<Model>(m), half = V::template shr<1>(size);
             const words nearest = V::without(V::add(V::add(below, V::set(1)), half),
-                                             V::sub(m.group_size, V::set(1)));
-            return V::larger(nearest, m.group_size);
+                                             V::sub(size, V::set(1)));
+            return V::larger(nearest, size);
         }
     }
 
@@ -675,7 +787,7 @@ private:
         out.start = start;
         out.freq = freq;
         out.code = V::either(magnitude, V::template shr<to_sign>(sign));
-        if constexpr (Model::p > 3) out.raw_bits = m.group_bits;
+        if constexpr (Model::p > 3) out.raw_bits = V::load(m.group_bits);
         else out.raw_bits = V::set(0);
         out.raw = lanes_all(Model::p > 3 ? every_lane : 0);
         out.escaped = out.corrupt = lanes_all(0);
@@ -699,8 +811,7 @@ private:
 
     struct cold_row {
         mask outside;
-        const void* source;
-        scalar_model (*of_lane)(const void* source, uint32_t lane);
+        exact_models exact;
         values codes;
         mask active;
         words weighted;
@@ -718,7 +829,7 @@ private:
             const bool here = row.active.has(i), outside = row.outside.has(i);
             if (!here || outside || is_special(Model::format, code[i])) y[i] = 0;
             else ++to.count;
-            if (here && outside) to.add(model.scalar, row.of_lane(row.source, i), code[i]);
+            if (here && outside) to.add(model.scalar, row.exact(i), code[i]);
         }
         row.weighted = V::load(y);
     }
@@ -755,12 +866,11 @@ private:
     // A step that leaves the fast path.
     struct cold_step {
         mask outside;
-        const void* source;
-        scalar_model (*of_lane)(const void* source, uint32_t lane);
+        exact_models exact;
         values in;  // slots or codes
         mask active;
         intervals out;
-        words first, second;
+        words in_range;  // 0: the group is not
     };
 
     // Escapes and idle lanes by select, the lanes in `bad` by the scalar definition.
@@ -796,19 +906,17 @@ private:
     template <class Model>
     NORMANS_NOINLINE static void mend_located(const Model& model, cold_step& step)
     {
-        const words end = V::set(Model::format.largest_finite);
         const words offset = V::sub(step.in, step.out.start);
         const mask escaped =
             V::to_bits(V::less(step.in, V::set(model.scalar.shape.escape_slots))) & step.active;
-        const mask beyond =
-            V::to_bits(V::join(V::less(end, step.first), V::less(end, step.second)));
+        const mask beyond = V::to_bits(V::equal(step.in_range, V::set(0)));
         const mask bad = (V::to_bits(V::not_less(offset, step.out.freq)) | beyond |
                           step.outside) & step.active & ~escaped;
         uint16_t slot[width], guess[width];
         V::store(slot, step.in);
         V::store(guess, step.out.code);
         mend(model, step.active, escaped, bad, [&](uint32_t i) {
-            const scalar_model one = step.of_lane(step.source, i);
+            const scalar_model one = step.exact(i);
             if (one.is_far) return model.scalar.locate_far(one, slot[i]);
             return model.scalar.locate(one, slot[i], boundary_of<Model>(one, guess[i]));
         }, step.out);
@@ -826,15 +934,15 @@ private:
     template <class Model>
     NORMANS_NOINLINE static void mend_found(const Model& model, cold_step& step)
     {
-        const words end = V::set(Model::format.largest_finite);
-        const mask special = V::to_bits(V::less(end, step.first));
-        const mask bad = ((V::to_bits(V::less(end, step.second)) & ~special) | step.outside) &
-                         step.active;
+        const words magnitude = V::both(step.in, V::set(Model::format.code_sign() - 1));
+        const mask special = V::to_bits(V::less(V::set(Model::format.largest_finite), magnitude));
+        const mask beyond = V::to_bits(V::equal(step.in_range, V::set(0))) & ~special;
+        const mask bad = (beyond | step.outside) & step.active;
         const mask none = V::to_bits(V::equal(step.out.freq, V::set(0)));
         uint16_t code[width];
         V::store(code, step.in);
         mend(model, step.active, (none | special) & step.active & ~bad, bad, [&](uint32_t i) {
-            return model.scalar.find(step.of_lane(step.source, i), code[i]);
+            return model.scalar.find(step.exact(i), code[i]);
         }, step.out);
     }
 
@@ -854,12 +962,9 @@ private:
     }
 
     // Words for the starved lanes. Near the end of a block's words they come from a padded copy.
-    static NORMANS_INLINE words take(const cursors<word_reader>& from,
-                                     const typename V::mask& starved)
+    static NORMANS_INLINE words take(cursors<word_reader>& from, const typename V::mask& starved)
     {
-        bool roomy = true;
-        for (uint32_t i = 0; i < from.count; ++i) roomy &= from.block[i].holds(from.lanes);
-        if (roomy) return V::take(from.block, from.lanes, starved);
+        if (from.roomy()) return V::take(from.block, from.lanes, starved);
         return take_last(from.block, from.lanes, starved);
     }
 
@@ -886,12 +991,10 @@ private:
         return taken;
     }
 
-    static NORMANS_INLINE void put(const cursors<word_writer>& to, const typename V::mask& full,
+    static NORMANS_INLINE void put(cursors<word_writer>& to, const typename V::mask& full,
                                    const words& x)
     {
-        bool roomy = true;
-        for (uint32_t i = 0; i < to.count; ++i) roomy &= to.block[i].holds(to.lanes);
-        if (roomy) V::put(to.block, to.lanes, full, x);
+        if (to.roomy()) V::put(to.block, to.lanes, full, x);
         else put_last(to.block, to.lanes, full, x);
     }
 

@@ -22,6 +22,7 @@ struct avx2_planes {
     static constexpr uint32_t planes = N;
     static constexpr uint32_t lanes = 32 * N;
     static constexpr bool fast_tables = false;  // lookups take a dozen instructions
+    static constexpr bool few_registers = true;
     using float_mode = x86_float_mode;
     using lane_set = lane_bits<N>;
     struct integer_register {
@@ -39,6 +40,9 @@ struct avx2_planes {
 
     static NORMANS_INLINE words load_words(const lane_places<const uint16_t>& from)
     {
+        if (from.whole)
+            return words([&](int i)
+                             NORMANS_LAMBDA { return _mm256_loadu_si256(as_256(from[2 * i])); });
         return words([&](int i) NORMANS_LAMBDA {
             return _mm256_inserti128_si256(
                 _mm256_castsi128_si256(load_128(from[2 * i])), load_128(from[2 * i + 1]),
@@ -47,6 +51,9 @@ struct avx2_planes {
     }
     static NORMANS_INLINE words load_words(const lane_places<const uint8_t>& from)
     {
+        if (from.whole)
+            return words([&](int i)
+                             NORMANS_LAMBDA { return _mm256_cvtepu8_epi16(load_128(from[2 * i])); });
         return words([&](int i) NORMANS_LAMBDA {
             return _mm256_cvtepu8_epi16(
                 _mm_unpacklo_epi64(_mm_loadl_epi64(as_128(from[2 * i])),
@@ -275,8 +282,8 @@ struct avx2_planes {
     static NORMANS_INLINE mask differ_masks(const mask& x, const mask& y) { return differ(x, y); }
     static NORMANS_INLINE words select(const mask& m, const words& yes, const words& no)
     {
-        return words([&](int i)
-                         NORMANS_LAMBDA { return _mm256_blendv_epi8(no.v[i], yes.v[i], m.v[i]); });
+        // Not by a blend: for a mask that it has seen packed, gcc makes a slow one of it.
+        return either(both(m, yes), without(no, m));
     }
     static NORMANS_INLINE words where(const mask& m, const words& x) { return both(m, x); }
     static NORMANS_INLINE words where_not(const mask& m, const words& x) { return without(x, m); }
@@ -415,6 +422,13 @@ struct avx2_planes {
     {
         return floats([&](int i) NORMANS_LAMBDA { return _mm256_mul_ps(x.v[i], y.v[i]); });
     }
+    /// Of what keep() left.
+    static NORMANS_INLINE floats mul(const float* x, const float* y)
+    {
+        return floats([&](int i) NORMANS_LAMBDA {
+            return _mm256_mul_ps(_mm256_loadu_ps(x + 8 * i), _mm256_loadu_ps(y + 8 * i));
+        });
+    }
     static NORMANS_INLINE floats fma(const floats& x, const floats& y, const floats& z)
     {
         return floats([&](int i)
@@ -509,9 +523,12 @@ struct avx2_planes {
     // The model's arithmetic.
 
     /// fma(mean, a, b), rounded once.
-    static NORMANS_INLINE floats map_means(const floats& mean, const floats& a, const floats& b)
+    static NORMANS_INLINE floats map_means(const floats& mean, const float* a, const float* b)
     {
-        return fma(mean, a, b);
+        return floats([&](int i) NORMANS_LAMBDA {
+            return _mm256_fmadd_ps(mean.v[i], _mm256_loadu_ps(a + 8 * i),
+                                   _mm256_loadu_ps(b + 8 * i));
+        });
     }
     /// fma(edge, slope, -product), rounded once and then to an integer, clamped to 16 bits signed.
     /// What lies beyond 2^31 must be clamped first: the conversion does not saturate upward.
@@ -690,14 +707,14 @@ private:
     {
         wanted &= 255;
         run = _mm_shuffle_epi8(load_128(from), load_128(word_shuffles.expand[wanted]));
-        return from + 2 * _mm_popcnt_u32(wanted);
+        return from + 2 * size_t(uint32_t(_mm_popcnt_u32(wanted)));
     }
     static NORMANS_INLINE uint8_t* compress(uint8_t* to, uint32_t given, __m128i run)
     {
         given &= 255;
         _mm_storeu_si128(as_128(to - 16),
                          _mm_shuffle_epi8(run, load_128(word_shuffles.compress[given])));
-        return to - 2 * _mm_popcnt_u32(given);
+        return to - 2 * size_t(uint32_t(_mm_popcnt_u32(given)));
     }
 
     // The low and the high bytes of 16 words.

@@ -21,6 +21,7 @@ struct avx512_planes {
     static constexpr uint32_t planes = N;
     static constexpr uint32_t lanes = 32 * N;
     static constexpr bool fast_tables = true;
+    static constexpr bool few_registers = false;
     using float_mode = x86_float_mode;
     using lane_set = lane_bits<N>;
     struct integer_register {
@@ -407,6 +408,13 @@ struct avx512_planes {
     {
         return floats([&](int i) NORMANS_LAMBDA { return _mm512_mul_ps(x.v[i], y.v[i]); });
     }
+    /// Of what keep() left.
+    static NORMANS_INLINE floats mul(const float* x, const float* y)
+    {
+        return floats([&](int i) NORMANS_LAMBDA {
+            return _mm512_mul_ps(_mm512_loadu_ps(x + 16 * i), _mm512_loadu_ps(y + 16 * i));
+        });
+    }
     static NORMANS_INLINE floats fma(const floats& x, const floats& y, const floats& z)
     {
         return floats([&](int i) NORMANS_LAMBDA {
@@ -509,9 +517,12 @@ struct avx512_planes {
     // The model's arithmetic.
 
     /// fma(mean, a, b), rounded once.
-    static NORMANS_INLINE floats map_means(const floats& mean, const floats& a, const floats& b)
+    static NORMANS_INLINE floats map_means(const floats& mean, const float* a, const float* b)
     {
-        return fma(mean, a, b);
+        return floats([&](int i) NORMANS_LAMBDA {
+            return _mm512_fmadd_ps(mean.v[i], _mm512_loadu_ps(a + 16 * i),
+                                   _mm512_loadu_ps(b + 16 * i));
+        });
     }
     /// fma(edge, slope, -product), rounded once and then to an integer, clamped to 16 bits signed.
     /// What lies beyond 2^31 must be clamped first: the conversion does not saturate upward.

@@ -20,6 +20,7 @@ struct neon_planes {
     static constexpr uint32_t planes = N;
     static constexpr uint32_t lanes = 32 * N;
     static constexpr bool fast_tables = false;  // a lookup takes about five instructions a register
+    static constexpr bool few_registers = false;
     using float_mode = arm_float_mode;
     using lane_set = lane_bits<N>;
     struct word_register {
@@ -362,6 +363,13 @@ struct neon_planes {
     {
         return floats([&](int i) NORMANS_LAMBDA { return vmulq_f32(x.v[i], y.v[i]); });
     }
+    /// Of what keep() left.
+    static NORMANS_INLINE floats mul(const float* x, const float* y)
+    {
+        return floats([&](int i) NORMANS_LAMBDA {
+            return vmulq_f32(vld1q_f32(x + 4 * i), vld1q_f32(y + 4 * i));
+        });
+    }
     static NORMANS_INLINE floats fma(const floats& x, const floats& y, const floats& z)
     {
         return floats([&](int i) NORMANS_LAMBDA { return vfmaq_f32(z.v[i], x.v[i], y.v[i]); });
@@ -460,9 +468,11 @@ struct neon_planes {
     // The model's arithmetic.
 
     /// fma(mean, a, b), rounded once.
-    static NORMANS_INLINE floats map_means(const floats& mean, const floats& a, const floats& b)
+    static NORMANS_INLINE floats map_means(const floats& mean, const float* a, const float* b)
     {
-        return fma(mean, a, b);
+        return floats([&](int i) NORMANS_LAMBDA {
+            return vfmaq_f32(vld1q_f32(b + 4 * i), mean.v[i], vld1q_f32(a + 4 * i));
+        });
     }
     /// fma(edge, slope, -product), rounded once and then to an integer, clamped to 16 bits signed.
     /// Both conversions saturate: nothing needs a clamp before.

@@ -21,6 +21,7 @@ struct portable_planes {
     static constexpr uint32_t planes = N;
     static constexpr uint32_t lanes = 32 * N;
     static constexpr bool fast_tables = false;
+    static constexpr bool few_registers = false;
     using float_mode = native_float_mode;
     using lane_set = lane_bits<N>;
 
@@ -304,6 +305,11 @@ struct portable_planes {
         }));
     }
     /// For guesses only: rounded in any way.
+    /// Of what keep() left.
+    static NORMANS_INLINE floats mul(const float* x, const float* y)
+    {
+        return mul(load(x), load(y));
+    }
     static NORMANS_INLINE floats fma(const floats& x, const floats& y, const floats& z)
     {
         return each_float([&](uint32_t i) NORMANS_LAMBDA {
@@ -393,17 +399,17 @@ struct portable_planes {
 
     /// map_mean. A sum in double is right unless it lies within an ulp of a tie; those lanes, and
     /// whatever is zero, huge or no number, go to the integers.
-    NORMANS_NOINLINE static floats map_means(const floats& mean, const floats& a, const floats& b)
+    NORMANS_NOINLINE static floats map_means(const floats& mean, const float* a, const float* b)
     {
         struct {
             double lane[lanes];
         } sum;
         for (uint32_t i = 0; i < lanes; ++i)
-            sum.lane[i] = double(mean.lane[i]) * double(a.lane[i]) + double(b.lane[i]);
+            sum.lane[i] = double(mean.lane[i]) * double(a[i]) + double(b[i]);
         NORMANS_OPAQUE(sum);
         floats out = each_float([&](uint32_t i) NORMANS_LAMBDA { return float(sum.lane[i]); });
         NORMANS_OPAQUE(out);
-        const ints from = bits(mean), scale = bits(a), to = bits(out);
+        const ints from = bits(mean), scale = bits(load(a)), to = bits(out);
         uint32_t doubt[lanes], any_doubt = 0;
         for (uint32_t i = 0; i < lanes; ++i) {
             const uint32_t below = uint32_t(double_to_bits(sum.lane[i])) & 0x1fffffff;
@@ -416,7 +422,7 @@ struct portable_planes {
             for (uint32_t i = 0; i < lanes; ++i)
                 if (doubt[i] != 0)
                     out.lane[i] = bits_to_float(
-                        map_mean(from.lane[i], scale.lane[i], float_to_bits(b.lane[i])));
+                        map_mean(from.lane[i], scale.lane[i], float_to_bits(b[i])));
         }
         return out;
     }

@@ -102,16 +102,14 @@ inline row_choice choose_row_step(const normal_shape& shape, const row_statistic
     constexpr int32_t saved[16] = {-330920, -220149, -141823, -86437, -47274, -19582, 0,     13846,
                                    23637,   30560,   35456,   38917,  41365,  43096,  44320, 45185};
     if (row.count == 0) return {0, 0};
-    // One sigma^2, and the mean of the squares, in 1/65536 of the sum's unit.
-    const uint64_t unit = (uint64_t(1) << 32) / (shape.range * shape.range);
-    const uint64_t mean =
-        (row.sum / row.count << 16) + (row.sum % row.count << 16) / row.count;
-    int index = 0;
-    for (const uint32_t begin : begins) index += mean >= (unit * begin >> 16);
-    const int step = index + min_row_step;
-    const int64_t ratio = int64_t((mean << 16) / unit);
-    const int64_t each = (ratio * saved[index] >> 16) - int64_t(step) * 16384;
-    return {step, each * row.count};
+    const uint64_t squares = row.sum * (shape.range * shape.range);  // in 1/65536 sigma^2
+    uint32_t index = 0;
+    for (uint32_t probe = 8; probe != 0; probe /= 2)
+        index += squares >= uint64_t(begins[index + probe - 1]) * row.count ? probe : 0;
+    const int step = int(index) + min_row_step;
+    constexpr uint64_t plenty = uint64_t(1) << 44;  // the product must not overflow
+    const int64_t all = int64_t(squares < plenty ? squares : plenty);
+    return {step, (all * saved[index] >> 16) - int64_t(step) * 16384 * row.count};
 }
 
 }  // namespace NORMANS_NAMESPACE

@@ -23,14 +23,15 @@ struct scalar_lanes : array_lanes<Width> {
     static constexpr uint32_t blocks = 1;
 
     static mask no_lanes() { return 0; }
-    static mask active_lanes(uint32_t, uint32_t, uint32_t here) { return base::first_lanes(here); }
+    static mask active_lanes(uint32_t, uint32_t here) { return base::first_lanes(here); }
     static uint32_t lanes_of(mask m, uint32_t, uint32_t) { return m; }
 
     template <class Cursor>
     struct cursors {
         Cursor* block;
-        uint32_t lanes;
+        cursors(Cursor* cursor, uint32_t, uint32_t) : block(cursor) {}
     };
+    static constexpr uint32_t idle_bytes = 1;  // never used
     static void refill(state& x, const cursors<word_reader>& words)
     {
         base::refill(x, *words.block);
@@ -81,6 +82,7 @@ struct scalar_lanes : array_lanes<Width> {
         for (uint32_t i = 0; i < lanes; ++i) to.first[offset + ptrdiff_t(i)] = Code(x[i]);
     }
 
+    template <class>
     struct sums {
         running_sums lane[Width];
         void add(const values& x, mask active)
@@ -133,7 +135,7 @@ public:
         return job.predictor(at);
     }
 
-    const models& at(box_walker walker, uint32_t here)
+    uint32_t prepare(box_walker walker, uint32_t here)
     {
         for (uint32_t i = 0; i < here; ++i, walker.next()) {
             const prediction one = job_.predictor(walker.position());
@@ -141,8 +143,9 @@ public:
             models_[i] = model_.prepare_sloped(clean_mean(one), one.sigma_index,
                                                measuring_ ? statistics_scale : row_slope(step));
         }
-        return models_;
+        return 1;
     }
+    const models& step(uint32_t) const { return models_; }
 
 private:
     const Model& model_;
