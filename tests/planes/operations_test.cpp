@@ -113,11 +113,13 @@ std::vector<std::vector<uint16_t>> word_results(const word_lanes& a, const word_
     }
     const typename V::small_table low(table);
     const typename V::byte_table byte(bytes);
+    const typename V::word_table word(table);
     uint16_t rise[32];
     for (uint32_t i = 0; i < 32; ++i) rise[i] = uint16_t(3231 * (i + 1) / 32);
     const typename V::pieces pieces(table, rise);
     add(low(V::both(x, V::set(15))));
     add(byte(V::both(x, V::set(31))));
+    add(word(V::both(x, V::set(31))));
     add(pieces(x));
     add(V::high_words(V::floats_from_high(x)));
     add(V::high_words(V::floats_from_high(x, 0x8000)));

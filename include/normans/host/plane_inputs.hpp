@@ -145,11 +145,12 @@ public:
 
 private:
     static constexpr uint32_t width = Lanes::width;
-    static constexpr uint32_t capacity = 128 / N;  // 64 KB in all
+    static constexpr uint32_t capacity = 128 / N;  // 72 KB in all
     static constexpr uint32_t no_token = ~uint32_t(0);
     static constexpr uint32_t at_once = N < 4 ? 16 / N : 4;
     struct tile {
         float slope[width], deviation[width], a[width], b[width];
+        uint16_t weight_origin[width];
     };
 
     static scalar_type fp8_type(const Job& job)
@@ -229,11 +230,12 @@ private:
                 if (!(ready_[index / 32] >> index % 32 & 1)) make_tile(index, i * lanes_);
                 const tile& from = tiles_[index];
                 m.outside = outside_[index];
+                m.weight_origin = from.weight_origin;
                 if (decoding)
                     V::keep(m.deviation, V::mul(V::load_kept(from.deviation), row_deviation_));
                 V::keep(m.slope, V::mul(V::load_kept(from.slope), row_slope_));
                 V::keep(m.mean, V::map_means(means(offset), from.a, from.b));
-                Lanes::complete(model_, m);
+                Lanes::complete(model_, measuring_, m);
                 index += lanes_ >> shift_;
             }
             offset += lanes_;
@@ -262,7 +264,12 @@ private:
             a[i] = from.affine.a == nullptr ? 1.0f : from.affine.a[channel];
             b[i] = from.affine.a == nullptr ? -0.0f : from.affine.b[channel];
         }
-        V::keep(to.slope, V::load(slope));
+        const floats slopes = V::load(slope);
+        V::keep(to.slope, slopes);
+        if (!decoding)
+            V::store(to.weight_origin,
+                     Lanes::weight_origins(
+                         model_, V::mul(slopes, V::set_float(bits_to_float(statistics_scale)))));
         V::keep(to.deviation, V::load(deviation));
         V::keep(to.a, V::load(a));
         V::keep(to.b, V::load(b));
@@ -277,9 +284,13 @@ private:
         const floats slope = V::mul(V::slopes(safe, model_.slope), row_slope_);
         if (decoding)
             V::keep(m.deviation, V::mul(V::reciprocal(slope), V::set_float(guess_unit_)));
+        if (measuring_) {
+            V::store(m.group_bits, Lanes::weight_origins(model_, slope));  // free here
+            m.weight_origin = m.group_bits;
+        }
         V::keep(m.slope, slope);
         V::keep(m.mean, mean);
-        Lanes::complete(model_, m);
+        Lanes::complete(model_, measuring_, m);
     }
 
     // Too many channels for tiles, or a sigma for every scalar; `ahead` of at_.

@@ -28,7 +28,7 @@ struct plane_model {
     typename V::small_table low_edges;  // edges of subnormals, high halves of fp32 (8-bit types)
     typename V::byte_table low_codes;   // see plane_lanes::first_boundary
     typename V::small_table low_values;
-    typename V::byte_table weight_low, weight_high;  // row_weights, as two bytes
+    typename V::word_table weight;  // row_weights
     uint32_t weight_origin;
     uint32_t slope[8];                  // the sigma offset folded in
     uint32_t unit;                      // unit - slope: sigma as fp32 bits, see normal_model
@@ -42,7 +42,7 @@ struct plane_model {
 private:
     struct table_words {
         uint16_t base[32], rise[32], low_edges[16], low_values[16];
-        uint8_t low_codes[32], weight_low[32], weight_high[32];
+        uint8_t low_codes[32];
     };
 
     // The upper half of n * 2^exponent as fp32, n < 256.
@@ -62,8 +62,6 @@ private:
             const uint32_t piece = (i + 16) & 31;  // looked up by signed z
             out.base[i] = uint16_t(shape.base[piece] + shape.escape_slots);
             out.rise[i] = uint16_t(shape.base[piece + 1] - shape.base[piece]);
-            out.weight_low[i] = uint8_t(row_weights().weight[i] & 255);
-            out.weight_high[i] = uint8_t(row_weights().weight[i] >> 8);
         }
         if (p > 3) return out;
         constexpr int half_step = -(format.bias + p);
@@ -94,7 +92,7 @@ private:
     plane_model(const Model& model, const table_words& words)
         : scalar(model), marginal(model.marginal), cdf(words.base, words.rise),
           low_edges(words.low_edges), low_codes(words.low_codes), low_values(words.low_values),
-          weight_low(words.weight_low), weight_high(words.weight_high),
+          weight(row_weights().weight),
           weight_origin(detail::row_weight_origin<Model>(model.shape)),
           unit(one_bits + model.shape.unit_slope)
     {
@@ -153,6 +151,7 @@ struct plane_lanes {
         float slope[width], product[width];      // product = mean * slope
         float deviation[width];                  // for the first guess: 1 / slope, in its unit
         uint16_t group_bits[width], group_size[width];  // 16-bit types: g and 2^g
+        const uint16_t* weight_origin;  // for row statistics: see weight_origins
         bool has_outside;  // some lanes are outside the fast path ...
         mask outside;      // ... these
         exact_models exact;
@@ -356,10 +355,18 @@ struct plane_lanes {
         uint32_t a_[width] = {}, b_[width] = {};
     };
 
-    /// Everything that follows from mean and slope. A product beyond the limit says that the
+    /// Where row_weights begins for each lane: row_weight_origin less the slope's share.
+    template <class Model>
+    static NORMANS_INLINE words weight_origins(const Model& model, const floats& slope)
+    {
+        return V::sub(V::set(model.weight_origin), V::high_words(slope));
+    }
+
+    /// Everything that follows from mean and slope, unless only row statistics are wanted. A
+    /// product beyond the limit says that the
     /// scalar may be far (a far one's is at least 2^30 / range): the exact model decides.
     template <class Model>
-    static NORMANS_INLINE void complete(const Model& model, models& m)
+    static NORMANS_INLINE void complete(const Model& model, bool measuring, models& m)
     {
         constexpr float limit = 0x1p27f;
         const models* stored = &m;
@@ -370,15 +377,16 @@ struct plane_lanes {
         if constexpr (Model::p > 3) {
             const floats slope = V::load_kept(stored->slope);
             const words high = V::both(V::high_words(V::load_kept(stored->mean)), V::set(0x7fff));
-            const words field = V::template shr<7>(high);
-            const words sigma_field = V::template shr<7>(
-                V::high_words(V::sub(V::set_int(model.unit), V::bits(slope))));
-            const words largest = V::larger(V::larger(field, sigma_field),
-                                            V::set(uint32_t(128 - Model::format.bias)));
-            const words bits = V::sub_saturated(
-                V::add(sigma_field, V::set(uint32_t(Model::p - 3))), largest);
-            V::store(m.group_bits, bits);
-            V::store(m.group_size, V::power(bits));
+            if (!measuring) {
+                const words sigma_field = V::template shr<7>(
+                    V::high_words(V::sub(V::set_int(model.unit), V::bits(slope))));
+                const words largest = V::larger(V::larger(V::template shr<7>(high), sigma_field),
+                                                V::set(uint32_t(128 - Model::format.bias)));
+                const words bits = V::sub_saturated(
+                    V::add(sigma_field, V::set(uint32_t(Model::p - 3))), largest);
+                V::store(m.group_bits, bits);
+                V::store(m.group_size, V::power(bits));
+            }
             // Means that the model takes for zeros, and are none: |mean| in (0, 2^-125).
             outside |= V::any_above(V::sub_saturated(V::set(0xff), V::sub(high, V::set(1))), 0);
         }
@@ -436,17 +444,15 @@ struct plane_lanes {
     {
         constexpr scalar_format format = Model::format;
         const words magnitude = V::both(codes, V::set(format.code_sign() - 1));
-        const floats slope = V::load_kept(m.slope);
-        const words z = V::template round_z<true>(code_values(model, codes, magnitude), slope,
+        words field{};
+        const floats value = code_values(model, codes, magnitude, field);
+        const words z = V::template round_z<true>(value, V::load_kept(m.slope),
                                                   V::load_kept(m.product));
-        const words cell = V::larger(V::both(V::high_words(V::load_kept(m.mean)), V::set(0x7f80)),
+        const words cell = V::larger(V::both(field, V::set(0x7f80)),
                                      V::set(detail::smallest_cell<Model>));
-        words index = V::sub_saturated(V::add(cell, V::high_words(slope)),
-                                       V::set(model.weight_origin));
-        index = V::smaller(V::template shr<6>(index), V::set(31));
-        const words weight = V::either(model.weight_low(index),
-                                       V::template shl<8>(model.weight_high(index)));
-        words weighted = V::mul_rounded(z, weight);
+        const words index = V::template shr<6>(
+            V::sub_saturated(cell, V::load(m.weight_origin)));
+        words weighted = V::mul_rounded(z, model.weight(V::smaller(index, V::set(31))));
         bool plain = !V::any_above(magnitude, format.largest_finite) && !m.has_outside && active.all();
         if constexpr (!format.has_negative_zero)
             plain &= !V::any(V::equal(codes, V::set(format.code_sign())));
@@ -750,31 +756,36 @@ private:
         }
     }
 
-    // The values of codes as floats; infinities and NaNs give anything.
+    // The values of codes as floats; infinities and NaNs give anything. `field`: their upper halves
+    // without the sign, as far as they are normal.
     template <class Model>
     static NORMANS_INLINE floats code_values(const Model& model, const words& codes,
-                                             const words& magnitude)
+                                             const words& magnitude, words& field)
     {
         constexpr scalar_format format = Model::format;
         constexpr int p = Model::p, to_sign = 16 - int(format.code_bits);
-        const words sign = V::both(V::template shl<to_sign>(codes), V::set(0x8000));
-        const auto is_low = V::less_signed(magnitude, V::set(1u << p));
+        constexpr uint32_t rebias = uint32_t(127 - format.bias) << 7;
         if constexpr (format.bias == 127) {
+            field = magnitude;
             return V::floats_from_high(codes);
-        } else if constexpr (p <= 3) {
-            const words normal = V::add(V::template shl<7 - p>(magnitude),
-                                        V::set(uint32_t(127 - format.bias) << 7));
-            return V::floats_from_high(
-                V::either(V::select(is_low, model.low_values(magnitude), normal), sign));
         } else {
-            constexpr uint32_t step = uint32_t(128 - format.bias - p) << 23;
-            const auto wide = V::widen(magnitude);
-            const auto normal = V::add(V::template shl<23 - p>(wide),
-                                       V::set_int(uint32_t(127 - format.bias) << 23));
-            const auto low =
-                V::bits(V::mul(V::to_floats(wide), V::set_float(bits_to_float(step))));
-            return V::as_floats(V::add(V::select(V::widen_mask(is_low), low, normal),
-                                       V::bits(V::floats_from_high(sign))));
+            const words sign = V::both(V::template shl<to_sign>(codes), V::set(0x8000));
+            const auto is_low = V::less_signed(magnitude, V::set(1u << p));
+            if constexpr (p <= 3) {
+                field = V::add(V::template shl<7 - p>(magnitude), V::set(rebias));
+                return V::floats_from_high(
+                    V::either(V::select(is_low, model.low_values(magnitude), field), sign));
+            } else {
+                field = V::add(V::template shr<p - 7>(magnitude), V::set(rebias));
+                constexpr uint32_t step = uint32_t(128 - format.bias - p) << 23;
+                const auto wide = V::widen(magnitude);
+                const auto normal = V::add(V::template shl<23 - p>(wide),
+                                           V::set_int(rebias << 16));
+                const auto low =
+                    V::bits(V::mul(V::to_floats(wide), V::set_float(bits_to_float(step))));
+                return V::as_floats(V::add(V::select(V::widen_mask(is_low), low, normal),
+                                           V::bits(V::floats_from_high(sign))));
+            }
         }
     }
 

@@ -374,14 +374,27 @@ struct avx2_planes {
         }
     };
 
+    /// 32 words, looked up by an index below 32.
+    struct word_table {
+        __m256i low[2], high[2];
+        explicit word_table(const uint16_t* word) { split_32(word, low, high); }
+        NORMANS_INLINE words operator()(const words& index) const
+        {
+            return by_plane([&](int plane) NORMANS_LAMBDA {
+                const __m256i at = packed(index, plane);
+                return joined(look_up(low, at), look_up(high, at));
+            });
+        }
+    };
+
     /// A function of 32 straight pieces over signed words x, first piece at x = 0:
     /// base[x >> 11] + (low 11 bits of x) * rise[x >> 11] / 2^11.
     struct pieces {
         __m256i base_low[2], base_high[2], rise_low[2], rise_high[2];
         pieces(const uint16_t* base, const uint16_t* rise)
         {
-            split(base, base_low, base_high);
-            split(rise, rise_low, rise_high);
+            split_32(base, base_low, base_high);
+            split_32(rise, rise_low, rise_high);
         }
         NORMANS_INLINE words operator()(const words& x) const
         {
@@ -395,12 +408,6 @@ struct avx2_planes {
                 return two{_mm256_add_epi16(first.low, step_low),
                            _mm256_add_epi16(first.high, step_high)};
             });
-        }
-
-    private:
-        static NORMANS_INLINE void split(const uint16_t* word, __m256i* low, __m256i* high)
-        {
-            for (int i = 0; i < 2; ++i) split_16(word + 16 * i, low[i], high[i]);
         }
     };
 
@@ -724,6 +731,11 @@ private:
         const __m128i byte = _mm_set1_epi16(255);
         low = twice(_mm_packus_epi16(_mm_and_si128(first, byte), _mm_and_si128(second, byte)));
         high = twice(_mm_packus_epi16(_mm_srli_epi16(first, 8), _mm_srli_epi16(second, 8)));
+    }
+
+    static NORMANS_INLINE void split_32(const uint16_t* word, __m256i* low, __m256i* high)
+    {
+        for (int i = 0; i < 2; ++i) split_16(word + 16 * i, low[i], high[i]);
     }
 
     // pshufb zeroes where the index has its top bit set.

@@ -370,6 +370,18 @@ struct avx512_planes {
         }
     };
 
+    /// 32 words, looked up by an index below 32.
+    struct word_table {
+        __m512i word;
+        explicit word_table(const uint16_t* from) : word(_mm512_loadu_si512(from)) {}
+        NORMANS_INLINE words operator()(const words& index) const
+        {
+            return words([&](int i) NORMANS_LAMBDA {
+                return _mm512_permutexvar_epi16(index.v[i], word);
+            });
+        }
+    };
+
     /// A function of 32 straight pieces over signed words x, first piece at x = 0:
     /// base[x >> 11] + (low 11 bits of x) * rise[x >> 11] / 2^11.
     struct pieces {

@@ -311,6 +311,19 @@ struct neon_planes {
         }
     };
 
+    /// 32 words, looked up by an index below 32.
+    struct word_table {
+        uint8x16x2_t low, high;
+        explicit word_table(const uint16_t* word) { split_32(word, low, high); }
+        NORMANS_INLINE words operator()(const words& index) const
+        {
+            return by_pair([&](int pair) NORMANS_LAMBDA {
+                const uint8x16_t at = packed(index, pair);
+                return joined(vqtbl2q_u8(low, at), vqtbl2q_u8(high, at));
+            });
+        }
+    };
+
     /// A function of 32 straight pieces over signed words x, first piece at x = 0:
     /// base[x >> 11] + (low 11 bits of x) * rise[x >> 11] / 2^11, rises below 2^15.
     struct pieces {
@@ -334,13 +347,6 @@ struct neon_planes {
         }
 
     private:
-        static NORMANS_INLINE void split_32(const uint16_t* word, uint8x16x2_t& low,
-                                            uint8x16x2_t& high)
-        {
-            const uint8x16x2_t first = split_16(word), second = split_16(word + 16);
-            low = {{first.val[0], second.val[0]}};
-            high = {{first.val[1], second.val[1]}};
-        }
         // x * y / 2^15
         static NORMANS_INLINE uint16x8_t scaled(uint16x8_t x, uint16x8_t y)
         {
@@ -645,6 +651,13 @@ private:
     {
         return {vreinterpretq_u16_u8(vzip1q_u8(low, high)),
                 vreinterpretq_u16_u8(vzip2q_u8(low, high))};
+    }
+    static NORMANS_INLINE void split_32(const uint16_t* word, uint8x16x2_t& low,
+                                        uint8x16x2_t& high)
+    {
+        const uint8x16x2_t first = split_16(word), second = split_16(word + 16);
+        low = {{first.val[0], second.val[0]}};
+        high = {{first.val[1], second.val[1]}};
     }
     // The low and the high bytes of 16 words.
     static NORMANS_INLINE uint8x16x2_t split_16(const uint16_t* word)

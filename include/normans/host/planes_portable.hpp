@@ -266,6 +266,16 @@ struct portable_planes {
         }
     };
 
+    /// 32 words, looked up by an index below 32.
+    struct word_table {
+        uint16_t word[32];
+        explicit word_table(const uint16_t* from) { std::memcpy(word, from, sizeof word); }
+        NORMANS_INLINE words operator()(const words& index) const
+        {
+            return each([&](uint32_t i) NORMANS_LAMBDA { return word[index.lane[i] & 31]; });
+        }
+    };
+
     /// A function of 32 straight pieces over signed words x, first piece at x = 0:
     /// base[x >> 11] + (low 11 bits of x) * rise[x >> 11] / 2^11.
     struct pieces {

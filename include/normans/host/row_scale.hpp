@@ -2,7 +2,7 @@
 // The encoder's choice of row steps: per token of a block one of 16 multipliers 2^(j/4) of sigma.
 // A decoder only reads them, so this is policy, but "same input, same bytes" makes it integers.
 // Closed form of the best j:  j = round(2 log2 mean(r^2 / (sigma^2 + cell^2 / 12))), where r is the
-// residual and cell the width of the code at mu. Without the cell's term, sigmas below a cell
+// residual and cell the width of the code's cell. Without the cell's term, sigmas below a cell
 // inflate j and the gain is lost. tests/rates/row_scale prints its loss against trying all 16.
 
 #include "../core/normal.hpp"
@@ -27,8 +27,8 @@ constexpr row_weight_table row_weights()
 
 namespace detail {
 
-// The upper halves of two floats, added, are a logarithm of their product, 128 an octave: (cell at
-// the mean) * slope - this = 64 * the table's index.
+// The upper halves of two floats, added, are a logarithm of their product, 128 an octave:
+// (value of the code) * slope - this = 64 * the table's index.
 template <class Model>
 constexpr uint32_t row_weight_origin(const normal_shape& shape)
 {
@@ -52,7 +52,8 @@ struct row_statistics {
     {
         if (m.is_far || is_special(Model::format, code)) return;
         const int z = z_of(value_bits(Model::format, code), m.slope, m.bias);
-        const uint32_t field = m.mean >> 16 & 0x7f80, least = detail::smallest_cell<Model>;
+        const uint32_t field = value_bits(Model::format, code) >> 16 & 0x7f80;
+        const uint32_t least = detail::smallest_cell<Model>;
         const uint32_t ratio = (field > least ? field : least) + (m.slope >> 16);
         const uint32_t origin = detail::row_weight_origin<Model>(model.shape);
         uint32_t index = ratio > origin ? (ratio - origin) >> 6 : 0;
