@@ -151,6 +151,7 @@ private:
     struct tile {
         float slope[width], deviation[width], a[width], b[width];
         uint16_t weight_origin[width];
+        typename Lanes::mask outside;
     };
 
     static scalar_type fp8_type(const Job& job)
@@ -220,113 +221,79 @@ private:
     template <class Means>
     NORMANS_INLINE void load(uint32_t steps, ptrdiff_t offset, Means means)
     {
-        uint32_t index = at_.head * (spec_.dim >> shift_) + (at_.channel >> shift_);
+        uint32_t index = tiled_ ? at_.head * (spec_.dim >> shift_) + (at_.channel >> shift_) : 0;
         for (uint32_t i = 0; i < steps; ++i) {
-            models& m = steps_[i];
-            m.exact = {this, at_.index + i * lanes_, of_lane};
-            if (!tiled_) {
-                load_parameters(means(offset), i * lanes_, m);
-            } else {
-                if (!(ready_[index / 32] >> index % 32 & 1)) make_tile(index, i * lanes_);
-                const tile& from = tiles_[index];
-                m.outside = outside_[index];
-                m.weight_origin = from.weight_origin;
-                if (decoding)
-                    V::keep(m.deviation, V::mul(V::load_kept(from.deviation), row_deviation_));
-                V::keep(m.slope, V::mul(V::load_kept(from.slope), row_slope_));
-                V::keep(m.mean, V::map_means(means(offset), from.a, from.b));
-                Lanes::complete(model_, measuring_, m);
-                index += lanes_ >> shift_;
+            tile& from = tiles_[index];
+            if (!tiled_ || !(ready_[index / 32] >> index % 32 & 1)) {
+                ready_[index / 32] |= uint32_t(1) << index % 32;
+                make_tile(i * lanes_, from);
             }
+            steps_[i].exact = {this, at_.index + i * lanes_, of_lane};
+            complete(from, means(offset), steps_[i]);
+            index += tiled_ ? lanes_ >> shift_ : 1;
             offset += lanes_;
         }
     }
 
-    // The tile `ahead` channels from at_.
-    NORMANS_NOINLINE void make_tile(uint32_t tile_index, uint32_t ahead)
+    NORMANS_INLINE void complete(const tile& from, const floats& mean, models& m) const
     {
-        float slope[width], deviation[width], a[width], b[width];
-        tile& to = tiles_[tile_index];
-        ready_[tile_index / 32] |= uint32_t(1) << tile_index % 32;
-        typename Lanes::mask& left = outside_[tile_index];
-        left = {};
-        for (uint32_t i = 0; i < width; ++i) {
-            const array_predictor& from = job_of(i / lanes_).predictor;
-            scalar_position at = at_;
-            at.channel += ahead + i % lanes_;
-            const uint32_t index = from.sigmas(at);
-            const bool outside = index == sigma_zero || index < model_.smallest_index;
-            if (outside) left.set(i, true);
-            slope[i] = outside ? 1.0f
-                               : bits_to_float(model_.slope[index & 7] - (index >> 3 << 23));
-            deviation[i] = guess_unit_ / slope[i];
-            const size_t channel = size_t(at.head) * from.affine.dim + at.channel;
-            a[i] = from.affine.a == nullptr ? 1.0f : from.affine.a[channel];
-            b[i] = from.affine.a == nullptr ? -0.0f : from.affine.b[channel];
-        }
-        const floats slopes = V::load(slope);
-        V::keep(to.slope, slopes);
-        if (!decoding)
-            V::store(to.weight_origin,
-                     Lanes::weight_origins(
-                         model_, V::mul(slopes, V::set_float(bits_to_float(statistics_scale)))));
-        V::keep(to.deviation, V::load(deviation));
-        V::keep(to.a, V::load(a));
-        V::keep(to.b, V::load(b));
-    }
-
-    NORMANS_INLINE void complete(const floats& mean, const words& index, models& m) const
-    {
-        const auto outside = V::join(V::less(index, V::set(model_.smallest_index)),
-                                     V::equal(index, V::set(sigma_zero)));
-        m.outside = V::to_bits(outside);
-        const words safe = V::select(outside, V::set(128), index);
-        const floats slope = V::mul(V::slopes(safe, model_.slope), row_slope_);
+        m.outside = from.outside;
+        m.weight_origin = from.weight_origin;
         if (decoding)
-            V::keep(m.deviation, V::mul(V::reciprocal(slope), V::set_float(guess_unit_)));
-        if (measuring_) {
-            V::store(m.group_bits, Lanes::weight_origins(model_, slope));  // free here
-            m.weight_origin = m.group_bits;
-        }
-        V::keep(m.slope, slope);
-        V::keep(m.mean, mean);
+            V::keep(m.deviation, V::mul(V::load_kept(from.deviation), row_deviation_));
+        V::keep(m.slope, V::mul(V::load_kept(from.slope), row_slope_));
+        V::keep(m.mean, V::map_means(mean, from.a, from.b));
         Lanes::complete(model_, measuring_, m);
     }
 
-    // Too many channels for tiles, or a sigma for every scalar; `ahead` of at_.
-    NORMANS_NOINLINE void load_parameters(floats mean, uint32_t ahead, models& m) const
+    // The tile `ahead` channels from at_.
+    NORMANS_NOINLINE void make_tile(uint32_t ahead, tile& to) const
     {
         const any_sigmas& sigmas = jobs_[0].predictor.sigmas;
         const channel_affine& affine = jobs_[0].predictor.affine;
         const size_t offset = size_t(at_.index + ahead) * sigmas.scalar_stride +
                               (size_t(at_.head) * sigmas.dim + at_.channel + ahead) *
                                   sigmas.channel_stride;
-        const size_t channel = size_t(at_.head) * affine.dim + at_.channel + ahead;
-        float a[width], b[width];
-        if (affine.a == nullptr) {
-            V::keep(a, V::set_float(1.0f));
-            V::keep(b, V::set_float(-0.0f));
-        } else {
-            const places<float> all_a(lanes_, [&](uint32_t block) {
-                return job_of(block).predictor.affine.a + channel;
-            });
-            const places<float> all_b(lanes_, [&](uint32_t block) {
-                return job_of(block).predictor.affine.b + channel;
-            });
-            V::keep(a, V::load_floats(all_a.at(0)));
-            V::keep(b, V::load_floats(all_b.at(0)));
-        }
-        mean = V::map_means(mean, a, b);
         if (sigmas.scalar_stride + sigmas.channel_stride == 0) {
             uint16_t one[width];
             for (uint32_t i = 0; i < width; ++i)
                 one[i] = *job_of(i / lanes_).predictor.sigmas.index;
-            return complete(mean, V::load(one), m);
+            set_sigmas(V::load(one), to);
+        } else {
+            const places<uint8_t> index(lanes_, [&](uint32_t block) {
+                return job_of(block).predictor.sigmas.index + offset;
+            });
+            set_sigmas(V::load_words(index.at(0)), to);
         }
-        const places<uint8_t> index(lanes_, [&](uint32_t block) {
-            return job_of(block).predictor.sigmas.index + offset;
+        if (affine.a == nullptr) {
+            V::keep(to.a, V::set_float(1.0f));
+            V::keep(to.b, V::set_float(-0.0f));
+            return;
+        }
+        const size_t channel = size_t(at_.head) * affine.dim + at_.channel + ahead;
+        const places<float> a(lanes_, [&](uint32_t block) {
+            return job_of(block).predictor.affine.a + channel;
         });
-        complete(mean, V::load_words(index.at(0)), m);
+        const places<float> b(lanes_, [&](uint32_t block) {
+            return job_of(block).predictor.affine.b + channel;
+        });
+        V::keep(to.a, V::load_floats(a.at(0)));
+        V::keep(to.b, V::load_floats(b.at(0)));
+    }
+
+    NORMANS_INLINE void set_sigmas(const words& index, tile& to) const
+    {
+        const auto outside = V::join(V::less(index, V::set(model_.smallest_index)),
+                                     V::equal(index, V::set(sigma_zero)));
+        to.outside = V::to_bits(outside);
+        const floats slope = V::slopes(V::select(outside, V::set(128), index), model_.slope);
+        V::keep(to.slope, slope);
+        if (decoding) {
+            V::keep(to.deviation, V::mul(V::reciprocal(slope), V::set_float(guess_unit_)));
+        } else {
+            const floats scaled = V::mul(slope, V::set_float(bits_to_float(statistics_scale)));
+            V::store(to.weight_origin, Lanes::weight_origins(model_, scaled));
+        }
     }
 
     // Lane by lane.
@@ -367,10 +334,11 @@ private:
         });
         for (uint32_t i = present_ * lanes_; i < Lanes::width; ++i) lanes.copy(i, i % lanes_);
         row_slope_ = V::load(lanes.row);
-        V::keep(lanes.a, V::load(lanes.a));
-        V::keep(lanes.b, V::load(lanes.b));
-        complete(V::map_means(V::as_floats(V::load(lanes.mean)), lanes.a, lanes.b),
-                 V::load(lanes.index), m);
+        row_deviation_ = V::reciprocal(row_slope_);
+        set_sigmas(V::load(lanes.index), spare_);
+        V::keep(spare_.a, V::load(lanes.a));
+        V::keep(spare_.b, V::load(lanes.b));
+        complete(spare_, V::as_floats(V::load(lanes.mean)), m);
     }
 
     void collect_run(const array_predictor& from, const scalar_position& at, uint32_t n,
@@ -416,8 +384,8 @@ private:
     mutable uint32_t repairs_[Lanes::blocks] = {};
     floats row_slope_, row_deviation_;
     uint32_t ready_[(capacity + 31) / 32];
-    typename Lanes::mask outside_[from_arrays ? capacity : 1];
-    alignas(64) tile tiles_[from_arrays ? capacity : 1];
+    alignas(64) tile tiles_[from_arrays ? capacity : 1];  // or, if there are too many, per step
+    tile spare_;
     models steps_[from_arrays ? at_once : 1];
 };
 
