@@ -1,8 +1,6 @@
 #pragma once
-// What the field cases share: seeded pages of scalars with predictions, one predictor type over
-// arrays (so that the codec is instantiated once, in codec.cpp), and memory between guard pages.
-
-#include <normans/normans.hpp>
+// What the field cases share: seeded pages of scalars with predictions, the codec for one predictor
+// type over arrays, and memory between guard pages.
 
 #include <sys/mman.h>
 #include <unistd.h>
@@ -11,6 +9,7 @@
 #include <cstring>
 #include <vector>
 
+#include "codec/codec.hpp"
 #include "support/random_source.hpp"
 
 namespace field {
@@ -27,7 +26,7 @@ inline constexpr uint32_t lane_counts[] = {1, 8, 16, 32};
 inline constexpr shape_id all_shapes[] = {shape_id::gaussian, shape_id::mixture,
                                           shape_id::mixture_marginal};
 
-using page_predictor = view_predictor<scalar_means, scalar_sigmas>;
+using normans_test::page_predictor;
 
 /// A box of scalars with what predicts them. Codes of 8-bit types use the low byte.
 struct page {
@@ -106,31 +105,3 @@ private:
 };
 
 }  // namespace field
-
-namespace normans {
-inline namespace NORMANS_NAMESPACE {
-
-extern template encode_result encode(const block_spec&, box_view<const uint8_t>,
-                                     const field::page_predictor&, uint8_t*, size_t) noexcept;
-extern template encode_result encode(const block_spec&, box_view<const uint16_t>,
-                                     const field::page_predictor&, uint8_t*, size_t) noexcept;
-extern template decode_result decode(const block_spec&, const uint8_t*, size_t,
-                                     const field::page_predictor&, box_view<uint8_t>) noexcept;
-extern template decode_result decode(const block_spec&, const uint8_t*, size_t,
-                                     const field::page_predictor&, box_view<uint16_t>) noexcept;
-
-extern template encode_result encode<scalar_backend>(const block_spec&, box_view<const uint8_t>,
-                                                     const field::page_predictor&, uint8_t*,
-                                                     size_t) noexcept;
-extern template encode_result encode<scalar_backend>(const block_spec&, box_view<const uint16_t>,
-                                                     const field::page_predictor&, uint8_t*,
-                                                     size_t) noexcept;
-extern template decode_result decode<scalar_backend>(const block_spec&, const uint8_t*, size_t,
-                                                     const field::page_predictor&,
-                                                     box_view<uint8_t>) noexcept;
-extern template decode_result decode<scalar_backend>(const block_spec&, const uint8_t*, size_t,
-                                                     const field::page_predictor&,
-                                                     box_view<uint16_t>) noexcept;
-
-}  // namespace NORMANS_NAMESPACE
-}  // namespace normans

@@ -1,8 +1,10 @@
 #!/usr/bin/env bash
 # Blocks are the same bytes whatever compiles the library.  usage: run.sh OUT_FOLDER
-# Builds the golden test and the special values' test under each compiler and set of flags, runs
-# both with and without flush-to-zero, and compares the hashes they print. Also: no diagnostics with
-# the project's warnings as errors, and no function of libm among what the objects import.
+# Builds the codec under each compiler and set of flags, and on top of it the golden test, the
+# special values' test and streams; runs all with and without flush-to-zero, and compares the hashes
+# they print. Equal bytes that each build decodes are bytes that every build decodes (cases N03,
+# N07). Also: no diagnostics with the project's warnings as errors (N07); the codec imports nothing
+# but memory copies, and the other objects no function of libm (N05).
 set -uo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 out=${1:?usage: run.sh OUT_FOLDER}/flag_matrix
@@ -13,20 +15,21 @@ export LC_ALL=C
 
 # -mfma without AVX2 lets a compiler contract the portable code's products and sums; 387 gives it
 # intermediate results of 80 bits; -march=native takes the SIMD lanes, -mno-fma takes them away.
+# The slowest to compile first.
 configurations=(
-    "g++|-std=c++17 -O0"
     "g++|-std=c++20 -O2 -DNDEBUG"
-    "clang++|-std=c++17 -O0"
-    "clang++|-std=c++20 -O2 -DNDEBUG"
     "clang++|-std=gnu++17 -O2 -ffast-math"
+    "clang++|-std=c++20 -O2 -DNDEBUG"
+    "clang++|-std=c++17 -O0"
+    "g++|-std=c++17 -O0 -D_GLIBCXX_ASSERTIONS"
 )
 if [ "$(uname -m)" = x86_64 ] && grep -qw fma /proc/cpuinfo; then
-    configurations+=(
-        "g++|-std=c++17 -O3 -ffast-math -mfma"
+    configurations=(
         "g++|-std=c++17 -O3 -march=native -ffast-math"
-        "g++|-std=c++17 -O2 -march=native -mno-fma"
-        "g++|-std=c++17 -O2 -mfpmath=387"
         "clang++|-std=c++17 -O2 -march=native -ffast-math"
+        "g++|-std=c++17 -O3 -ffast-math -mfma"
+        "g++|-std=c++17 -O2 -march=native -mno-fma -mfpmath=387"
+        "${configurations[@]}"
     )
 else
     configurations+=("g++|-std=c++17 -O3 -ffast-math")
@@ -37,32 +40,45 @@ fi
 libm='a?(sin|cos|tan)h?|exp(2|10|m1)?|log(2|10|1p|b)?|pow|erfc?|[lt]gamma|sqrt|cbrt|hypot|fma|fmod'
 libm+='|remainder|ldexp|frexp|scalbl?n|ilogb|modf|nextafter|floor|ceil|trunc|fabs|fm(ax|in)'
 libm+='|l?l?r(int|ound)|nearbyint|copysign'
-export imports="^(${libm})[fl]?\$"
+export imports_no="^(${libm})[fl]?\$"
+# And what every C++ object may need.
+export imports_only='^(mem(cpy|move|set|cmp)|__stack_chk_fail|_GLOBAL_OFFSET_TABLE_'
+imports_only+='|__gxx_personality_v0|_Unwind_Resume|_ZSt9terminatev|__cxa_begin_catch)$'
 
 run_one()
 {
     local number=$1 compiler=${2%%|*} flags=${2#*|}
-    local stem="$out/$number" program fault=""
+    local stem="$out/$number" fault=""
     local warnings="-Wall -Wextra -Wpedantic -Wconversion -Wsign-conversion -Wshadow"
     warnings+=" -Wold-style-cast -Werror"
-    for program in golden special; do
-        local source="$root/tests/golden/golden_test.cpp"
-        [ $program = special ] && source="$root/tests/matrix/special_test.cpp"
+    local name
+    for name in codec/planes golden/golden_test matrix/special_test matrix/streams_test; do
+        local program=${name##*/} imported
         # shellcheck disable=SC2086
-        if ! $compiler $flags $warnings -I "$root/include" -c "$source" \
-            -o "$stem.$program.o" 2>"$stem.$program.log" ||
-            [ -s "$stem.$program.log" ] ||
-            ! $compiler $flags "$stem.$program.o" -o "$stem.$program" 2>>"$stem.$program.log"; then
+        if ! $compiler $flags $warnings -I "$root/include" -I "$root/tests" \
+            -c "$root/tests/$name.cpp" -o "$stem.$program.o" 2>"$stem.$program.log" ||
+            [ -s "$stem.$program.log" ]; then
             fault+=" $program: does not compile cleanly;"
             continue
         fi
-        local used
-        used=$(nm -u "$stem.$program.o" | awk '{print $NF}' | sed 's/@.*//' | grep -E "$imports")
-        [ -n "$used" ] && fault+=" $program imports $(echo $used);"
+        imported=$(nm -u "$stem.$program.o" | awk '$1 == "U" {print $2}' | sed 's/@.*//')
+        if [ "$program" = planes ]; then
+            imported=$(echo "$imported" | grep -Ev "$imports_only")
+        else
+            imported=$(echo "$imported" | grep -E "$imports_no")
+        fi
+        [ -n "$imported" ] && fault+=" $program imports $(echo $imported);"
+        [ "$program" = planes ] && continue
+        # shellcheck disable=SC2086
+        if ! $compiler $flags "$stem.$program.o" "$stem.planes.o" -o "$stem.$program" \
+            2>>"$stem.$program.log"; then
+            fault+=" $program: does not link;"
+            continue
+        fi
         local mode
         for mode in "" --flush-to-zero; do
             local files=()
-            [ $program = golden ] && files=("$root"/tests/golden/v0/*.txt)
+            [ "$program" = golden_test ] && files=("$root"/tests/golden/v0/*.txt)
             # shellcheck disable=SC2086
             if ! "$stem.$program" $mode "${files[@]}" >"$stem.$program.out" \
                 2>>"$stem.$program.log"; then
@@ -73,7 +89,7 @@ run_one()
     done
     echo "$compiler $flags: $(paste -sd' ' "$stem.hashes" 2>/dev/null)$fault" >"$stem.result"
     cat "$stem".*.log >"$stem.log"
-    [ -z "$fault" ] && rm -f "$stem".golden "$stem".special "$stem".*.o
+    [ -z "$fault" ] && rm -f "$stem".*_test "$stem".*.o
 }
 export -f run_one
 
@@ -100,7 +116,7 @@ if grep -q ';$' "$out"/*.result; then
     status=1
 fi
 # Of each program all hashes, flushing to zero or not, must be one.
-for column in 1 3; do
+for column in 1 3 5; do
     kinds=$(for file in "$out"/*.hashes; do
         sed -n "${column},$((column + 1))p" "$file"
     done | sort -u | wc -l)

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "codec/threads.hpp"
 #include "support/random_source.hpp"
 
 namespace planes_test {

@@ -26,7 +26,7 @@
 #include <string>
 #include <vector>
 
-#include <normans/normans.hpp>
+#include "../codec/codec.hpp"
 
 namespace normans_test {
 
@@ -162,7 +162,7 @@ inline std::vector<float> as_floats(const std::vector<std::uint32_t>& bits)
 }
 
 /// Runs f(spec, predictor) with the case's prediction as the library's views give it. A case
-/// without a map takes the identity: one instantiation serves all (the matrix compiles many).
+/// without a map takes the identity: one instantiation serves all.
 template <class Function>
 auto with_prediction(const golden_case& c, Function f)
 {
@@ -178,9 +178,7 @@ auto with_prediction(const golden_case& c, Function f)
     if (!c.marginal.empty() &&
         normans::make_marginal(c.marginal.data(), table) == normans::status::ok)
         spec.marginal = &table;
-    return f(spec, normans::predict(normans::scalar_means{mu.data()},
-                                    normans::scalar_sigmas{c.sigma.data()},
-                                    normans::channel_affine{a.data(), b.data(), spec.dim}));
+    return f(spec, mapped_predictor{{mu.data()}, {c.sigma.data()}, {a.data(), b.data(), spec.dim}});
 }
 
 struct coded_case {

@@ -1,0 +1,42 @@
+#pragma once
+// The codec under ready-made views, compiled once for each set of flags (see CMakeLists.txt) and
+// linked by the tests that need it: its loops are most of what tests take to compile. Callables,
+// which the loops hold, are compiled where they are.
+
+#include <normans/normans.hpp>
+
+namespace normans_test {
+
+using page_predictor = normans::view_predictor<normans::scalar_means, normans::scalar_sigmas>;
+using mapped_predictor = normans::view_predictor<normans::scalar_means, normans::scalar_sigmas,
+                                                 normans::channel_affine>;
+
+}  // namespace normans_test
+
+// What there is: each PREFIX is "template" where it is compiled, "extern template" elsewhere.
+#define NORMANS_TEST_BLOCK(PREFIX, BACKEND, CODE, PREDICTOR)                            \
+    PREFIX encode_result encode<BACKEND>(const block_spec&, box_view<const CODE>,       \
+                                         const PREDICTOR&, uint8_t*, size_t) noexcept;  \
+    PREFIX decode_result decode<BACKEND>(const block_spec&, const uint8_t*, size_t,     \
+                                         const PREDICTOR&, box_view<CODE>) noexcept;
+#define NORMANS_TEST_BLOCKS(PREFIX, CODE, EXECUTOR)                                         \
+    PREFIX void encode_blocks(encode_task<CODE, array_predictor>*, size_t, const EXECUTOR&); \
+    PREFIX void decode_blocks(decode_task<CODE, array_predictor>*, size_t, const EXECUTOR&);
+#define NORMANS_TEST_PLANES(PREFIX, CODE)                                            \
+    NORMANS_TEST_BLOCK(PREFIX, default_backend, CODE, normans_test::page_predictor)   \
+    NORMANS_TEST_BLOCK(PREFIX, default_backend, CODE, normans_test::mapped_predictor) \
+    NORMANS_TEST_BLOCKS(PREFIX, CODE, run_here)
+#define NORMANS_TEST_SCALAR(PREFIX, CODE)                                         \
+    NORMANS_TEST_BLOCK(PREFIX, scalar_backend, CODE, normans_test::page_predictor) \
+    NORMANS_TEST_BLOCK(PREFIX, scalar_backend, CODE, array_predictor)
+
+namespace normans {
+inline namespace NORMANS_NAMESPACE {
+
+NORMANS_TEST_PLANES(extern template, uint8_t)
+NORMANS_TEST_PLANES(extern template, uint16_t)
+NORMANS_TEST_SCALAR(extern template, uint8_t)
+NORMANS_TEST_SCALAR(extern template, uint16_t)
+
+}  // namespace NORMANS_NAMESPACE
+}  // namespace normans
