@@ -1,9 +1,18 @@
 #pragma once
 // The five commands, as main() calls them: options in, exit status out. Errors are thrown.
 
+#include <thread>
+
 #include "cache.hpp"
 
 namespace kv_file {
+
+/// As many as the machine runs at once, 1 where it does not say.
+inline unsigned all_threads()
+{
+    const unsigned found = std::thread::hardware_concurrency();
+    return found == 0 ? 1 : found;
+}
 
 struct calibrate_options {
     std::string input;
@@ -22,6 +31,7 @@ struct compress_options {
     target_choice targets;
     uint32_t page_tokens = 64;
     uint32_t lanes = 0;
+    unsigned threads = all_threads();
     bool affine = true;
     bool row_scale = true;
     bool baselines = false;
@@ -32,6 +42,7 @@ struct decode_options {
     std::string cache;  // decompress: to be written; verify: to be compared with
     std::string profile;
     std::string means;
+    unsigned threads = all_threads();
 };
 
 int calibrate(const calibrate_options& options);

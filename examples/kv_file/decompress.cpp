@@ -1,5 +1,6 @@
 // normans_kv decompress and verify: both decode a .nkv file tensor by tensor.
 
+#include <algorithm>
 #include <cstdio>
 
 #include "commands.hpp"
@@ -64,15 +65,38 @@ private:
             profile_.value, options_.profile, record.key, record.dtype(what), record.shape);
         const page_coder coder(entry, means, head_.page_tokens, head_.affine);
         std::vector<Code> codes(size_t(record.shape.scalars()));
-        for (uint64_t page = 0; page < coder.pages(); ++page) {
-            const normans::decode_result decoded =
-                coder.decode(bytes_.data() + at, bytes_.size() - at, codes.data(), page);
-            if (!decoded)
-                fail(options_.coded, ": damaged: ", tensor_name(record.key, target_name(what)),
-                     ", page ", page, " (", normans::status_name(decoded.code), ")");
-            at += decoded.bytes;
+        std::vector<decode_task<Code>> tasks;
+        for (uint64_t page = 0; page < coder.pages();) {
+            tasks.clear();
+            const uint64_t rest = coder.pages() - page;
+            size_t next = at, last = 0;
+            do {  // up to a block that does not say where it ends, and so does not decode
+                next += last;
+                tasks.push_back(coder.decoding(bytes_.data() + next, bytes_.size() - next,
+                                               codes.data(), page + tasks.size()));
+                last = block_bytes(tasks.back());
+            } while (last != 0 && tasks.size() < std::min<uint64_t>(rest, pages_per_call));
+            code_pages(tasks, options_.threads);
+            for (const decode_task<Code>& task : tasks) {
+                if (!task.result)
+                    fail(options_.coded, ": damaged: ", tensor_name(record.key, target_name(what)),
+                         ", page ", page, " (", normans::status_name(task.result.code), ")");
+                at += task.result.bytes;
+                ++page;
+            }
         }
         return visit(record, what, codes);
+    }
+
+    // What a block says of its length; 0 where that cannot be.
+    template <class Code>
+    static size_t block_bytes(const decode_task<Code>& task)
+    {
+        normans::block_header header;
+        if (normans::read_block_header(task.block, task.bytes, header) != normans::status::ok)
+            return 0;
+        const uint64_t end = normans::layout_of(header, task.spec.tokens).end;
+        return end > task.bytes ? 0 : size_t(end);
     }
 
     const decode_options& options_;

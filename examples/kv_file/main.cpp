@@ -32,6 +32,10 @@ int run(int argc, char** argv)
         {"gaussian", normans::shape_id::gaussian},
         {"mixture", normans::shape_id::mixture},
         {"mixture-marginal", normans::shape_id::mixture_marginal}};
+    const auto add_threads = [](CLI::App* to, unsigned& threads) {
+        to->add_option("--threads", threads, "who codes; 1: no thread is started (all processors)")
+            ->check(CLI::Range(1, 1024));
+    };
     std::string target_text = "all", shape_text = "gaussian";
 
     calibrate_options calibrating;
@@ -64,6 +68,7 @@ int run(int argc, char** argv)
     compress_app->add_flag("!--no-affine", compressing.affine, "leave the means as they are");
     compress_app->add_flag("!--no-row-scale", compressing.row_scale, "no step per token");
     compress_app->add_flag("--baselines", compressing.baselines, "compare with zstd and entropy");
+    add_threads(compress_app, compressing.threads);
     compress_app->add_option("--json", compressing.report, "report to write");
     compress_app->callback([&] {
         compressing.targets = targets.at(target_text);
@@ -76,6 +81,7 @@ int run(int argc, char** argv)
     decompress_app->add_option("BACK", decompressing.cache, "cache to write")->required();
     decompress_app->add_option("--profile", decompressing.profile, "profile")->required();
     decompress_app->add_option("--mu", decompressing.means, "file with the means");
+    add_threads(decompress_app, decompressing.threads);
     decompress_app->callback([&] { command = [&] { return decompress(decompressing); }; });
 
     decode_options verifying;
@@ -84,6 +90,7 @@ int run(int argc, char** argv)
     verify_app->add_option("OUT", verifying.coded, "coded file, .nkv")->required();
     verify_app->add_option("--profile", verifying.profile, "profile")->required();
     verify_app->add_option("--mu", verifying.means, "file with the means, if not IN");
+    add_threads(verify_app, verifying.threads);
     verify_app->callback([&] { command = [&] { return verify(verifying); }; });
 
     std::string coded;

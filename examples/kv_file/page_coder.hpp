@@ -2,13 +2,46 @@
 // One tensor of one target, page by page: which spec, which parameters, which slice of memory.
 // A page is `page_tokens` tokens of all heads: a box (heads, tokens, dim) in [tokens, heads, dim].
 
+#include <algorithm>
 #include <vector>
 
 #include <normans/dispatch.hpp>
+#include <normans/host/thread_executor.hpp>
 
 #include "container.hpp"
 
 namespace kv_file {
+
+template <class Code>
+using encode_task = normans::encode_task<Code, normans::array_predictor>;
+template <class Code>
+using decode_task = normans::decode_task<Code, normans::array_predictor>;
+
+template <class Code>
+void code_blocks(encode_task<Code>* tasks, size_t count)
+{
+    normans::dispatch::encode_blocks(tasks, count);
+}
+template <class Code>
+void code_blocks(decode_task<Code>* tasks, size_t count)
+{
+    normans::dispatch::decode_blocks(tasks, count);
+}
+
+/// Pages in one call: what may be in memory twice of a tensor of any length.
+constexpr size_t pages_per_call = 1024;
+
+/// Codes pages, each on one of the threads. A cache of few pages is shared out evenly too: smaller
+/// jobs than the library would make.
+template <class Task>
+void code_pages(std::vector<Task>& tasks, unsigned threads)
+{
+    const size_t count = tasks.size(), share = (count + threads - 1) / threads;
+    const size_t each = std::clamp<size_t>(share, 1, normans_dispatch::tasks_per_job);
+    normans::thread_executor{threads}((count + each - 1) / each, [&](size_t job) {
+        code_blocks(&tasks[job * each], std::min(each, count - job * each));
+    });
+}
 
 class page_coder {
 public:
@@ -62,20 +95,17 @@ public:
     }
 
     template <class Code>
-    normans::encode_result encode(const normans::block_spec& spec, const Code* codes, uint64_t page,
-                                  uint8_t* out, size_t capacity,
-                                  int backend = normans_dispatch::best) const
+    encode_task<Code> encoding(const normans::block_spec& spec, const Code* codes, uint64_t page,
+                               uint8_t* out, size_t capacity) const
     {
-        return normans::dispatch::encode(spec, box(codes, page), predictor(page), out, capacity,
-                                         backend);
+        return {spec, box(codes, page), predictor(page), out, capacity, {}};
     }
 
     template <class Code>
-    normans::decode_result decode(const uint8_t* block, size_t bytes, Code* codes,
-                                  uint64_t page, int backend = normans_dispatch::best) const
+    decode_task<Code> decoding(const uint8_t* block, size_t bytes, Code* codes,
+                               uint64_t page) const
     {
-        return normans::dispatch::decode(spec(page), block, bytes, predictor(page),
-                                         box(codes, page), backend);
+        return {spec(page), block, bytes, predictor(page), box(codes, page), {}};
     }
 
     /// A channel's parameters, for reports.

@@ -251,6 +251,25 @@ class RoundTrip(ToolTest):
         for name in ("p", "out.nkv"):
             self.assertEqual(self.path(name).read_bytes(), self.path(name + ".first").read_bytes())
 
+    def test_same_bytes_on_any_number_of_threads(self):
+        # More pages than one call takes, and more threads than pages.
+        tensors = make_cache({(0, "k"): (1, 3), (0, "v"): (2, 2), (1, "v"): (1, 1)}, 1100)
+        few = make_cache({(0, "k"): (1, 3), (0, "v"): (2, 2), (1, "v"): (1, 1)}, 5)
+        for cache in (tensors, few):
+            expected = None
+            for threads in ((), ("--threads", 1), ("--threads", 2), ("--threads", 7)):
+                self.assertEqual(self.round_trip(cache, "--page-tokens", 1, *threads),
+                                 targets_of(cache))
+                coded = self.path("out.nkv").read_bytes()
+                self.assertEqual(coded, expected or coded)
+                expected = coded
+                common = ("--profile", self.path("p"), *threads)
+                source = self.path("in.safetensors")
+                self.good("verify", source, self.path("out.nkv"), *common)
+                self.good("decompress", self.path("out.nkv"), self.path("back"), "--mu", source,
+                          *common)
+                self.assertEqual(read_safetensors(self.path("back"))[0], targets_of(cache))
+
     def test_report(self):
         self.small_job()
         self.good("compress", self.path("in.safetensors"), self.path("o"), "--profile",
@@ -318,6 +337,7 @@ class Errors(ToolTest):
         self.bad("compress", "a", "b", "--profile", "c", "--lanes", 7)
         self.bad("compress", "a", "b", "--profile", "c", "--page-tokens", 0)
         self.bad("compress", "a", "b", "--profile", "c", "--target", "fp4")
+        self.bad("compress", "a", "b", "--profile", "c", "--threads", 0)
         self.assertEqual(run("--help").returncode, 0)
 
     def test_missing_files(self):
@@ -457,6 +477,19 @@ class Damage(ToolTest):
             flipped = bytearray(data)
             flipped[at] ^= 1 << source.randrange(8)
             self.assertFalse(self.decode_damaged(bytes(flipped), original), at)
+
+    def test_first_damaged_page_on_any_number_of_threads(self):
+        self.small_job({(0, "k"): (2, 8)}, 40)
+        data = self.path("out.nkv").read_bytes()
+        for at in range(100, len(data), 41):
+            flipped = bytearray(data)
+            flipped[at] ^= 1
+            flipped[-9] ^= 1
+            self.path("damaged.nkv").write_bytes(flipped)
+            said = {self.bad("verify", self.path("in.safetensors"), self.path("damaged.nkv"),
+                             "--profile", self.path("p"), "--threads", threads)
+                    for threads in (1, 3)}
+            self.assertEqual(len(said), 1, said)
 
     def test_lengths(self):
         original = targets_of(self.small_job())
