@@ -197,13 +197,13 @@ NORMANS_NOINLINE void encode_bundle(const block_spec& spec, const Model& model, 
 {
     using code = typename Job::code_type;
     const uint32_t count = uint32_t(count_of(spec));
-    uint8_t idle[Lanes::blocks][Lanes::idle_bytes];
+    uint8_t idle[Lanes::idle_bytes];  // where lanes beyond the blocks write
     uint32_t lane[Lanes::width];
     word_writer writers[Lanes::blocks];
     for (uint32_t i = 0; i < Lanes::width; ++i) lane[i] = rans_format::lower_bound;
     for (uint32_t i = 0; i < Lanes::blocks; ++i)
         writers[i] = i < present ? jobs[i].writer
-                                 : word_writer{idle[i], idle[i] + Lanes::idle_bytes};
+                                 : word_writer{idle, idle + Lanes::idle_bytes};
     typename Lanes::encoder_state state;
     Lanes::load_state(state, lane);
     typename Lanes::template sums<code> content;
