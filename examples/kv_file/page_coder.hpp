@@ -28,7 +28,7 @@ void code_blocks(decode_task<Code>* tasks, size_t count)
     normans::dispatch::decode_blocks(tasks, count);
 }
 
-/// Pages in one call: what may be in memory twice of a tensor of any length.
+/// Pages in one call: bounds what a tensor of any length takes beside its codes.
 constexpr size_t pages_per_call = 1024;
 
 /// Codes pages, each on one of the threads. A cache of few pages is shared out evenly too: smaller
