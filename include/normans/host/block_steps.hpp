@@ -163,7 +163,7 @@ NORMANS_NOINLINE void decode_bundle(const block_spec& spec, const Model& model, 
     auto corrupt = Lanes::no_lanes();
     const bundle_codes<Lanes, Job> out(jobs, present, L);
     typename Lanes::template cursors<word_reader> words(readers, L, present);
-    for (box_walker walker(spec, 0); walker.position().index < count;) {
+    for (box_walker walker(spec, 0); walker.position().index != count;) {
         const uint32_t first = walker.position().index;
         const uint32_t here = count - first < L ? count - first : L;
         const auto active = Lanes::active_lanes(L, here);

@@ -453,7 +453,8 @@ struct plane_lanes {
         const words index = V::template shr<6>(
             V::sub_saturated(cell, V::load(m.weight_origin)));
         words weighted = V::mul_rounded(z, model.weight(V::smaller(index, V::set(31))));
-        bool plain = !V::any_above(magnitude, format.largest_finite) && !m.has_outside && active.all();
+        bool plain = !V::any_above(magnitude, format.largest_finite) && !m.has_outside &&
+                     active.all();
         if constexpr (!format.has_negative_zero)
             plain &= !V::any(V::equal(codes, V::set(format.code_sign())));
         if (!plain) {

@@ -52,8 +52,9 @@ struct avx2_planes {
     static NORMANS_INLINE words load_words(const lane_places<const uint8_t>& from)
     {
         if (from.whole)
-            return words([&](int i)
-                             NORMANS_LAMBDA { return _mm256_cvtepu8_epi16(load_128(from[2 * i])); });
+            return words([&](int i) NORMANS_LAMBDA {
+                return _mm256_cvtepu8_epi16(load_128(from[2 * i]));
+            });
         return words([&](int i) NORMANS_LAMBDA {
             return _mm256_cvtepu8_epi16(
                 _mm_unpacklo_epi64(_mm_loadl_epi64(as_128(from[2 * i])),
