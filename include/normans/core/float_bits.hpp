@@ -58,7 +58,11 @@ NORMANS_HD inline uint32_t round_to_fp32(uint64_t bits)
 /// a * b, rounded once. Finite operands. (The product of two floats is exact in double.)
 NORMANS_HD inline uint32_t multiply(uint32_t a, uint32_t b)
 {
+#if defined(__CUDA_ARCH__)
+    return float_to_bits(__fmul_rn(bits_to_float(a), bits_to_float(b)));
+#else
     return round_to_fp32(double_to_bits(widen(a) * widen(b)));
+#endif
 }
 
 namespace detail {
@@ -153,12 +157,16 @@ NORMANS_HD inline uint32_t map_mean(uint32_t mean, uint32_t a, uint32_t b)
         const uint32_t product = (mean ^ a) & sign_bit;
         mapped = (b & ~sign_bit) != 0 ? b : product & b;
     } else if (a != one_bits || b != minus_zero_bits) {
+#if defined(__CUDA_ARCH__)
+        mapped = float_to_bits(__fmaf_rn(bits_to_float(mean), bits_to_float(a), bits_to_float(b)));
+#else
         const uint64_t sum = double_to_bits(widen(mean) * widen(a) + widen(b));
         const uint32_t below = uint32_t(sum) & 0x1fffffff;  // the bits that fp32 has not
         if (below - 0x0fffffffu <= 2)
             mapped = fma_exact(mean, a, b);  // within an ulp of a tie: the sum was rounded before
         else
             mapped = sum << 1 == 0 ? 0 : round_to_fp32(sum);
+#endif
     }
     return exponent_field(mapped) <= 1 ? mapped & sign_bit : mapped;
 }

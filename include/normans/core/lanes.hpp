@@ -161,7 +161,7 @@ struct array_lanes {
     {
         return each([&](uint32_t i) { return set >> i & 1 ? value : 0; });
     }
-    template <class Function>
+    NORMANS_EITHER_SIDE template <class Function>
     NORMANS_HD static values each(Function f)
     {
         values out;

@@ -18,7 +18,7 @@ inline namespace NORMANS_NAMESPACE {
 
 /// Decodes one scalar per active lane; returns the codes (0 where inactive). A lane whose slot
 /// belongs to no code is set in `corrupt`. `words` says in the end whether they ran out.
-template <class Lanes, class Model, class Guess, class Reader>
+NORMANS_EITHER_SIDE template <class Lanes, class Model, class Guess, class Reader>
 NORMANS_HD NORMANS_INLINE typename Lanes::values
 decode_step(typename Lanes::state& state, const Model& model, const Guess& guess,
             const typename Lanes::models& models, typename Lanes::mask active, Reader& words,
@@ -53,7 +53,7 @@ decode_step(typename Lanes::state& state, const Model& model, const Guess& guess
 
 /// Encodes one scalar per active lane: decode_step's events in reverse. Steps come last to first.
 /// Returns the lanes that escaped.
-template <class Lanes, class Model, class Writer>
+NORMANS_EITHER_SIDE template <class Lanes, class Model, class Writer>
 NORMANS_HD NORMANS_INLINE typename Lanes::mask
 encode_step(typename Lanes::encoder_state& state, const Model& model,
             const typename Lanes::models& models, const typename Lanes::values& codes,

@@ -30,7 +30,7 @@ struct block_spec {
 };
 
 /// Scalars in a spec's box.
-constexpr uint64_t count_of(const block_spec& spec)
+NORMANS_HD constexpr uint64_t count_of(const block_spec& spec)
 {
     const uint64_t rows = uint64_t(spec.heads) * spec.tokens;
     return rows > 0xffffffffu || rows * spec.dim > 0x7fffffffu ? ~uint64_t(0) : rows * spec.dim;
@@ -46,13 +46,13 @@ struct box_view {
 
 /// A box whose codes lie in scalar order.
 template <class Code>
-constexpr box_view<Code> dense(const block_spec& spec, Code* data)
+NORMANS_HD constexpr box_view<Code> dense(const block_spec& spec, Code* data)
 {
     return {data, ptrdiff_t(uint64_t(spec.tokens) * spec.dim), ptrdiff_t(spec.dim)};
 }
 
 /// Which code ran the steps; all give the same bytes.
-enum class backend_id : uint8_t { scalar, portable, avx2, avx512, neon };
+enum class backend_id : uint8_t { scalar, portable, avx2, avx512, neon, warp };
 
 constexpr const char* backend_name(backend_id id)
 {
@@ -62,6 +62,7 @@ constexpr const char* backend_name(backend_id id)
     case backend_id::avx2: return "avx2";
     case backend_id::avx512: return "avx512";
     case backend_id::neon: return "neon";
+    case backend_id::warp: return "warp";
     }
     return "unknown backend";
 }
@@ -92,7 +93,7 @@ struct [[nodiscard]] decode_result {
 /// Bytes that always suffice for a block: 16 + fingerprint 8 + parameter hash 4, if asked for,
 /// + the raw codes rounded up to 4. (A coded block is kept only where it is smaller than raw.)
 /// 0 if the spec is impossible.
-constexpr size_t max_encoded_bytes(const block_spec& spec)
+NORMANS_HD constexpr size_t max_encoded_bytes(const block_spec& spec)
 {
     const uint64_t count = count_of(spec);
     if (count == ~uint64_t(0) || !valid_scalar(spec.dtype)) return 0;
@@ -103,7 +104,7 @@ constexpr size_t max_encoded_bytes(const block_spec& spec)
 
 namespace detail {
 
-inline status check_spec(const block_spec& spec)
+NORMANS_HD inline status check_spec(const block_spec& spec)
 {
     const bool needs_marginal = spec.shape == shape_id::mixture_marginal;
     const bool good = valid_scalar(spec.dtype) && count_of(spec) != ~uint64_t(0) &&
@@ -172,7 +173,7 @@ private:
 };
 
 template <class Code>
-Code& element(const box_view<Code>& box, const scalar_position& at)
+NORMANS_HD Code& element(const box_view<Code>& box, const scalar_position& at)
 {
     return box.data[ptrdiff_t(at.head) * box.head_stride +
                     ptrdiff_t(at.token) * box.token_stride + ptrdiff_t(at.channel)];
@@ -190,12 +191,12 @@ void for_runs(box_walker walker, uint32_t count, Function f)
     }
 }
 
-inline uint32_t clean_mean(const prediction& p)
+NORMANS_HD inline uint32_t clean_mean(const prediction& p)
 {
     return map_mean(float_to_bits(p.mean), one_bits, minus_zero_bits);
 }
 
-inline int row_step_at(const uint8_t* steps, uint32_t token)
+NORMANS_HD inline int row_step_at(const uint8_t* steps, uint32_t token)
 {
     return steps == nullptr ? 0 : int(steps[token / 2] >> (token % 2 * 4) & 15) + min_row_step;
 }

@@ -3,17 +3,11 @@
 // through the steps, the other modes, and the checks at the end.
 
 #include "block_bundle.hpp"
+#include "block_check.hpp"
 
 namespace normans {
 inline namespace NORMANS_NAMESPACE {
 namespace detail {
-
-inline bool all_zero(const uint8_t* bytes, uint64_t from, uint64_t to)
-{
-    uint8_t any = 0;
-    for (uint64_t i = from; i < to; ++i) any = uint8_t(any | bytes[i]);
-    return any == 0;
-}
 
 // One block on its way from bytes to codes.
 template <class Job>
@@ -77,55 +71,24 @@ struct block_decoder {
     }
 
 private:
-    bool wants_hash() const
-    {
-        return spec->parameter_hash &&
-               (header.mode == block_mode::coded || header.mode == block_mode::predicted);
-    }
+    bool wants_hash() const { return detail::wants_hash(*spec, header); }
 
     status read(size_t bytes)
     {
-        const status parsed = read_block_header(block, bytes, header);
-        if (parsed != status::ok) return parsed;
-        result->mode = header.mode;
-        result->lanes = header.lanes;
-        result->row_scaled = (header.flags & has_row_steps) != 0;
-        const uint32_t count = uint32_t(count_of(*spec));
-        if (header.dtype != spec->dtype) return status::wrong_dtype;
-        if (header.count != count) return status::wrong_count;
-        if (spec->lanes != 0 && header.lanes != spec->lanes) return status::wrong_lanes;
-        if (spec->content_check != ((header.flags & has_content_check) != 0) ||
-            wants_hash() != ((header.flags & has_parameter_hash) != 0) ||
-            spec->has_fingerprint != ((header.flags & has_fingerprint) != 0) ||
-            (result->row_scaled && !spec->row_scale))
-            return status::wrong_model;
-        layout = layout_of(header, spec->tokens);
-        if (layout.end > bytes) return status::truncated;
-        result->bytes = size_t(layout.end);
-        if (spec->has_fingerprint && load_u64(block + layout.fingerprint) != spec->fingerprint)
-            return status::wrong_fingerprint;
-        const uint64_t stored_end = header.mode == block_mode::raw
-                                        ? layout.words + uint64_t(count) * sizeof(code)
-                                        : layout.words + 2 * uint64_t(header.payload_words);
-        if (!all_zero(block, stored_end, layout.end)) return status::corrupt_stream;
-        return header.mode == block_mode::coded ? begin_steps(stored_end) : status::ok;
+        const status checked = check_block(*spec, block, bytes, header, layout, *result);
+        return checked == status::ok && header.mode == block_mode::coded ? begin_steps() : checked;
     }
 
-    status begin_steps(uint64_t stored_end)
+    status begin_steps()
     {
-        if (result->row_scaled) {
-            job.row_steps = block + layout.row_steps;
-            const uint64_t used = layout.row_steps + spec->tokens / 2, odd = spec->tokens % 2;
-            if ((odd != 0 && block[used] >> 4 != 0) || !all_zero(block, used + odd, layout.states))
-                return status::corrupt_stream;
-        }
+        if (result->row_scaled) job.row_steps = block + layout.row_steps;
         // Before the scalars: of a damaged state the parameter hash could not say anything.
-        for (uint32_t i = 0; i < header.lanes; ++i) {
-            const uint32_t state = load_u32(block + layout.states + 4 * i);
-            if (state < rans_format::lower_bound || state >> 31 != 0) return status::corrupt_stream;
-        }
+        for (uint32_t i = 0; i < header.lanes; ++i)
+            if (!valid_state(load_u32(block + layout.states + 4 * i)))
+                return status::corrupt_stream;
         job.states_in = block + layout.states;
-        job.reader = {block + layout.words, block + stored_end};
+        job.reader = {block + layout.words,
+                      block + layout.words + 2 * uint64_t(header.payload_words)};
         return status::ok;
     }
 

@@ -37,8 +37,8 @@ constexpr bool is_predictor_v =
 
 namespace detail {
 
-inline ptrdiff_t offset_of(const scalar_position& at, ptrdiff_t head_stride,
-                           ptrdiff_t token_stride)
+NORMANS_HD inline ptrdiff_t offset_of(const scalar_position& at, ptrdiff_t head_stride,
+                                      ptrdiff_t token_stride)
 {
     return ptrdiff_t(at.head) * head_stride + ptrdiff_t(at.token) * token_stride +
            ptrdiff_t(at.channel);
@@ -52,8 +52,8 @@ inline ptrdiff_t offset_of(const scalar_position& at, ptrdiff_t head_stride,
 /// Means in scalar order.
 struct scalar_means {
     const float* data;
-    float operator()(const scalar_position& at) const { return data[at.index]; }
-    void run(const scalar_position& at, uint32_t n, uint32_t* bits) const
+    NORMANS_HD float operator()(const scalar_position& at) const { return data[at.index]; }
+    NORMANS_HD void run(const scalar_position& at, uint32_t n, uint32_t* bits) const
     {
         std::memcpy(bits, data + at.index, n * sizeof(float));
     }
@@ -65,11 +65,11 @@ struct fp32_means {
     ptrdiff_t head_stride;
     ptrdiff_t token_stride;
 
-    float operator()(const scalar_position& at) const
+    NORMANS_HD float operator()(const scalar_position& at) const
     {
         return data[detail::offset_of(at, head_stride, token_stride)];
     }
-    void run(const scalar_position& at, uint32_t n, uint32_t* bits) const
+    NORMANS_HD void run(const scalar_position& at, uint32_t n, uint32_t* bits) const
     {
         std::memcpy(bits, data + detail::offset_of(at, head_stride, token_stride),
                     n * sizeof(float));
@@ -81,12 +81,12 @@ struct bf16_means {
     ptrdiff_t head_stride;
     ptrdiff_t token_stride;
 
-    float operator()(const scalar_position& at) const
+    NORMANS_HD float operator()(const scalar_position& at) const
     {
         return bits_to_float(uint32_t(data[detail::offset_of(at, head_stride, token_stride)])
                              << 16);
     }
-    void run(const scalar_position& at, uint32_t n, uint32_t* bits) const
+    NORMANS_HD void run(const scalar_position& at, uint32_t n, uint32_t* bits) const
     {
         const uint16_t* from = data + detail::offset_of(at, head_stride, token_stride);
         for (uint32_t i = 0; i < n; ++i) bits[i] = uint32_t(from[i]) << 16;
@@ -100,7 +100,7 @@ struct fp8_means {
     ptrdiff_t token_stride;
     scalar_type type;
 
-    float operator()(const scalar_position& at) const
+    NORMANS_HD float operator()(const scalar_position& at) const
     {
         const scalar_format format = format_of(type);
         const uint32_t code = data[detail::offset_of(at, head_stride, token_stride)];
@@ -108,7 +108,7 @@ struct fp8_means {
         const bool infinite = (code & 0x7f) == format.largest_finite + 1 && format.has_infinity;
         return bits_to_float((infinite ? infinity_bits : quiet_nan_bits) | (code & 0x80) << 24);
     }
-    void run(scalar_position at, uint32_t n, uint32_t* bits) const
+    NORMANS_HD void run(scalar_position at, uint32_t n, uint32_t* bits) const
     {
         for (uint32_t i = 0; i < n; ++i, ++at.channel) bits[i] = float_to_bits((*this)(at));
     }
@@ -123,13 +123,13 @@ struct any_means {
     ptrdiff_t token_stride;
     scalar_type type;
 
-    float operator()(const scalar_position& at) const
+    NORMANS_HD float operator()(const scalar_position& at) const
     {
         uint32_t bits;
         run(at, 1, &bits);
         return bits_to_float(bits);
     }
-    void run(const scalar_position& at, uint32_t n, uint32_t* bits) const
+    NORMANS_HD void run(const scalar_position& at, uint32_t n, uint32_t* bits) const
     {
         if (type == fp32)
             fp32_means{static_cast<const float*>(data), head_stride, token_stride}.run(at, n, bits);
@@ -145,18 +145,18 @@ struct any_means {
 /// One sigma index for all.
 struct one_sigma {
     uint8_t index;
-    uint8_t operator()(const scalar_position&) const { return index; }
+    NORMANS_HD uint8_t operator()(const scalar_position&) const { return index; }
 };
 
 /// index[head * dim + channel].
 struct channel_sigmas {
     const uint8_t* index;
     uint32_t dim;
-    uint8_t operator()(const scalar_position& at) const
+    NORMANS_HD uint8_t operator()(const scalar_position& at) const
     {
         return index[size_t(at.head) * dim + at.channel];
     }
-    void run(const scalar_position& at, uint32_t n, uint32_t* out) const
+    NORMANS_HD void run(const scalar_position& at, uint32_t n, uint32_t* out) const
     {
         const uint8_t* from = index + size_t(at.head) * dim + at.channel;
         for (uint32_t i = 0; i < n; ++i) out[i] = from[i];
@@ -166,8 +166,8 @@ struct channel_sigmas {
 /// index[scalar].
 struct scalar_sigmas {
     const uint8_t* index;
-    uint8_t operator()(const scalar_position& at) const { return index[at.index]; }
-    void run(const scalar_position& at, uint32_t n, uint32_t* out) const
+    NORMANS_HD uint8_t operator()(const scalar_position& at) const { return index[at.index]; }
+    NORMANS_HD void run(const scalar_position& at, uint32_t n, uint32_t* out) const
     {
         for (uint32_t i = 0; i < n; ++i) out[i] = index[at.index + i];
     }
@@ -177,7 +177,7 @@ struct scalar_sigmas {
 struct deviations {
     const float* data;
     int offset;
-    uint8_t operator()(const scalar_position& at) const
+    NORMANS_HD uint8_t operator()(const scalar_position& at) const
     {
         return sigma_index(deviation{data[at.index]}, offset);
     }
@@ -187,7 +187,7 @@ struct deviations {
 struct variances {
     const float* data;
     int offset;
-    uint8_t operator()(const scalar_position& at) const
+    NORMANS_HD uint8_t operator()(const scalar_position& at) const
     {
         return sigma_index(variance{data[at.index]}, offset);
     }
@@ -201,12 +201,12 @@ struct any_sigmas {
     uint32_t scalar_stride;
     uint32_t channel_stride;
 
-    uint8_t operator()(const scalar_position& at) const
+    NORMANS_HD uint8_t operator()(const scalar_position& at) const
     {
         return index[size_t(at.index) * scalar_stride +
                      (size_t(at.head) * dim + at.channel) * channel_stride];
     }
-    void run(const scalar_position& at, uint32_t n, uint32_t* out) const
+    NORMANS_HD void run(const scalar_position& at, uint32_t n, uint32_t* out) const
     {
         const uint8_t* from = index + size_t(at.index) * scalar_stride +
                               (size_t(at.head) * dim + at.channel) * channel_stride;
@@ -223,7 +223,7 @@ struct channel_affine {
     const float* b;
     uint32_t dim;
 
-    float operator()(const scalar_position& at, float mean) const
+    NORMANS_HD float operator()(const scalar_position& at, float mean) const
     {
         if (a == nullptr) return mean;
         const size_t channel = size_t(at.head) * dim + at.channel;
@@ -233,7 +233,7 @@ struct channel_affine {
 };
 
 struct no_affine {
-    float operator()(const scalar_position&, float mean) const { return mean; }
+    NORMANS_HD float operator()(const scalar_position&, float mean) const { return mean; }
 };
 
 template <class Means, class Sigmas, class Affine = no_affine>
@@ -242,20 +242,20 @@ struct view_predictor {
     Sigmas sigmas;
     Affine affine;
 
-    prediction operator()(const scalar_position& at) const
+    NORMANS_HD prediction operator()(const scalar_position& at) const
     {
         return {affine(at, means(at)), sigmas(at)};
     }
 };
 
 template <class Means, class Sigmas>
-view_predictor<Means, Sigmas> predict(Means means, Sigmas sigmas)
+NORMANS_HD view_predictor<Means, Sigmas> predict(Means means, Sigmas sigmas)
 {
     return {means, sigmas, {}};
 }
 
 template <class Means, class Sigmas, class Affine>
-view_predictor<Means, Sigmas, Affine> predict(Means means, Sigmas sigmas, Affine affine)
+NORMANS_HD view_predictor<Means, Sigmas, Affine> predict(Means means, Sigmas sigmas, Affine affine)
 {
     return {means, sigmas, affine};
 }

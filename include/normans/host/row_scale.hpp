@@ -18,7 +18,7 @@ struct row_weight_table {
     uint16_t weight[32];
 };
 
-constexpr row_weight_table row_weights()
+NORMANS_HD constexpr row_weight_table row_weights()
 {
     return {{8190, 8188, 8184, 8177, 8162, 8132, 8074, 7961, 7748, 7369, 6753,
              5877, 4822, 3750, 2803, 2043, 1467, 1046, 743,  526,  372,  264,
@@ -30,7 +30,7 @@ namespace detail {
 // The upper halves of two floats, added, are a logarithm of their product, 128 an octave:
 // (value of the code) * slope - this = 64 * the table's index.
 template <class Model>
-constexpr uint32_t row_weight_origin(const normal_shape& shape)
+NORMANS_HD constexpr uint32_t row_weight_origin(const normal_shape& shape)
 {
     constexpr uint32_t cell = 127 + Model::format.mantissa_bits, scale = 5, lowest = 4;
     return (shape.unit_slope >> 16) + 128 * (cell - scale - lowest);
@@ -48,7 +48,7 @@ struct row_statistics {
 
     /// `m` is prepared with statistics_scale. Special codes and far scalars say nothing.
     template <class Model>
-    void add(const Model& model, const scalar_model& m, uint32_t code)
+    NORMANS_HD void add(const Model& model, const scalar_model& m, uint32_t code)
     {
         if (m.is_far || is_special(Model::format, code)) return;
         const int z = z_of(value_bits(Model::format, code), m.slope, m.bias);
@@ -58,7 +58,8 @@ struct row_statistics {
         const uint32_t origin = detail::row_weight_origin<Model>(model.shape);
         uint32_t index = ratio > origin ? (ratio - origin) >> 6 : 0;
         index = index > 31 ? 31 : index;
-        const int y = (z * int(row_weights().weight[index]) + (1 << 14)) >> 15;
+        static constexpr row_weight_table weights = row_weights();
+        const int y = (z * int(weights.weight[index]) + (1 << 14)) >> 15;
         sum += uint64_t(uint32_t(y * y));
         ++count;
     }
@@ -69,7 +70,7 @@ struct row_deviation_table {
     float value[16];
 };
 
-constexpr row_deviation_table row_deviations()
+NORMANS_HD constexpr row_deviation_table row_deviations()
 {
     return {{0.35355339f, 0.42044821f, 0.5f, 0.59460356f, 0.70710678f, 0.84089642f, 1.0f,
              1.1892071f, 1.4142136f, 1.6817928f, 2.0f, 2.3784142f, 2.8284271f, 3.3635857f, 4.0f,
@@ -81,7 +82,7 @@ struct row_slope_table {
     uint32_t bits[16];
 };
 
-constexpr row_slope_table row_slopes()
+NORMANS_HD constexpr row_slope_table row_slopes()
 {
     row_slope_table table{};
     for (int i = 0; i < 16; ++i) table.bits[i] = row_slope(i + min_row_step);
@@ -94,14 +95,15 @@ struct row_choice {
 };
 
 /// The step for one token.
-inline row_choice choose_row_step(const normal_shape& shape, const row_statistics& row)
+NORMANS_HD inline row_choice choose_row_step(const normal_shape& shape, const row_statistics& row)
 {
     // 2^((2 j - 1) / 4) in 1/65536, j = -5 .. 9: where step j begins.
     constexpr uint32_t begins[15] = {9742,   13777,  19484,  27554,  38968,  55109,  77936,  110218,
                                      155872, 220436, 311744, 440872, 623487, 881744, 1246974};
     // (1 - 2^(-j/2)) / (2 ln 2) in 1/65536, j = -6 .. 9.
-    constexpr int32_t saved[16] = {-330920, -220149, -141823, -86437, -47274, -19582, 0,     13846,
-                                   23637,   30560,   35456,   38917,  41365,  43096,  44320, 45185};
+    static constexpr int32_t saved[16] = {-330920, -220149, -141823, -86437, -47274, -19582,
+                                          0,       13846,   23637,   30560,  35456,  38917,
+                                          41365,   43096,   44320,   45185};
     if (row.count == 0) return {0, 0};
     const uint64_t squares = row.sum * (shape.range * shape.range);  // in 1/65536 sigma^2
     uint32_t index = 0;
