@@ -19,7 +19,7 @@ MAY_INCLUDE = {
     "core": {"core", "config.hpp", "status.hpp"},
     "wire": {"wire", "core", "config.hpp", "status.hpp"},
     "host": {"host", "wire", "core", "config.hpp", "status.hpp"},
-    "cuda": {"cuda", "wire", "core", "config.hpp", "status.hpp"},
+    "cuda": {"cuda", "host", "wire", "core", "config.hpp", "status.hpp"},
 }
 
 CORE_STANDARD = {"cstddef", "cstdint", "cstring"}

@@ -1,0 +1,520 @@
+#pragma once
+// One block, decoded or encoded by one logical warp (1, 8, 16 or 32 threads), in anybody's kernel:
+//
+//     using codec = normans::warp_codec<normans::scalar_type::e4m3fn, 32>;
+//     __shared__ codec::TempStorage tables;           // one for all warps of the block of threads
+//     codec::prepare(tables, spec, thread, threads);  // together
+//     __syncthreads();
+//     result = codec(tables).decode(spec, block, bytes, predictor, sink);
+//
+// Convergence: all threads of a logical warp make the call, with the same arguments; everybody else
+// may be anywhere, so calls in divergent code are fine. Every thread gets the result.
+// Nothing launches, allocates or waits for others. Reads and writes are bounded by the spec and the
+// sizes given, whatever the block holds. Blocks start at multiples of 4 bytes, else bad_argument;
+// apart from that statuses, codes and bytes are those of decode() and encode() on the host with
+// spec.lanes set to Width. spec.marginal points to device memory.
+
+#include "../host/block_check.hpp"
+#include "warp_lanes.cuh"
+#include "warp_model.cuh"
+
+namespace normans {
+inline namespace NORMANS_NAMESPACE {
+
+/// Codes into a box in memory that the device can write.
+template <class Code>
+struct box_sink {
+    box_view<Code> box;
+    __device__ void operator()(const scalar_position& at, uint32_t code) const
+    {
+        detail::element(box, at) = Code(code);
+    }
+};
+
+/// Codes out of a box in memory.
+template <class Code>
+struct box_source {
+    box_view<const Code> box;
+    __device__ uint32_t operator()(const scalar_position& at) const
+    {
+        return detail::element(box, at);
+    }
+};
+
+namespace detail {
+
+// One lane's way through a box, a step of the group at a time. May stand outside of it.
+struct lane_walker {
+    uint32_t heads, tokens, dim;
+    scalar_position at;
+
+    __device__ lane_walker(const block_spec& spec, uint32_t index)
+        : heads(spec.heads), tokens(spec.tokens), dim(spec.dim)
+    {
+        go_to(index);
+    }
+
+    __device__ void go_to(uint32_t index)
+    {
+        const uint32_t row = index / dim;
+        at = {index, row / tokens, row % tokens, index % dim};
+    }
+
+    __device__ bool before(uint32_t end) const { return at.index < end; }
+
+    /// True if another row begins. Far jumps divide, so no box makes a walk long.
+    __device__ bool forward(uint32_t scalars)
+    {
+        at.index += scalars;
+        at.channel += scalars;
+        if (at.channel < dim) return false;
+        if (at.channel - dim >= dim) {
+            go_to(at.index);
+            return true;
+        }
+        at.channel -= dim;
+        if (++at.token == tokens) {
+            at.token = 0;
+            ++at.head;
+        }
+        return true;
+    }
+
+    __device__ bool back(uint32_t scalars)
+    {
+        at.index -= scalars;
+        if (at.channel >= scalars) {
+            at.channel -= scalars;
+            return false;
+        }
+        if (at.channel + dim < scalars) {
+            go_to(at.index);
+            return true;
+        }
+        at.channel += dim - scalars;
+        if (at.token == 0) {
+            at.token = tokens;
+            --at.head;
+        }
+        --at.token;
+        return true;
+    }
+};
+
+template <class Predictor>
+__device__ prediction predict_on_device(const Predictor& predictor, const scalar_position& at)
+{
+    static_assert(is_predictor_v<Predictor>,
+                  "a predictor is callable as (scalar_position) or (uint32_t index) -> prediction");
+    if constexpr (std::is_invocable_r_v<prediction, const Predictor&, const scalar_position&>)
+        return predictor(at);
+    else
+        return predictor(at.index);
+}
+
+struct no_guess {};  // the warp's model brings its own
+
+}  // namespace detail
+
+/// Blocks of one scalar type and lane count. See the head of this file.
+template <scalar_type Type, uint32_t Width>
+class warp_codec {
+    using lanes = warp_lanes<Width>;
+    using threads = warp_threads<Width>;
+    struct no_model {};
+    template <scalar_type T, bool Modelled = has_model(T)>
+    struct model_of {
+        using type = warp_model<T>;
+    };
+    template <scalar_type T>
+    struct model_of<T, false> {
+        using type = no_model;
+    };
+
+public:
+    /// Tables of (Type, shape, sigma_offset, marginal): shared by all that agree on these.
+    using TempStorage = typename model_of<Type>::type;
+
+    /// Fills the tables. Made by `count` threads together, numbered `thread` = 0 .. count - 1; a
+    /// barrier among them and the users must follow.
+    static __device__ void prepare(TempStorage& storage, const block_spec& spec, uint32_t thread,
+                                   uint32_t count)
+    {
+        if constexpr (has_model(Type)) storage.fill(spec, thread, count);
+    }
+
+    __device__ explicit warp_codec(const TempStorage& storage) : model_(storage) {}
+
+    /// Decodes the block of at most `bytes` bytes at `block`. sink(scalar_position, code) is called
+    /// once per scalar, by the thread whose lane it is; what it gets before damage is found is
+    /// unspecified. Errors as decode()'s.
+    template <class Predictor, class Sink>
+    __device__ decode_result decode(const block_spec& agreed, const uint8_t* block, size_t bytes,
+                                    const Predictor& predictor, const Sink& sink) const
+    {
+        decode_result result;
+        if (!acceptable(agreed, block)) return result;
+        block_spec spec = agreed;
+        spec.lanes = Width;
+        block_header header{};
+        block_layout at{};
+        result.code = detail::check_block(spec, block, bytes, header, at, result);
+        if (result.code != status::ok) return result;
+        sums content, parameters;
+        status decoded = status::ok;
+        if (header.mode == block_mode::coded) {
+            if constexpr (has_model(Type)) {
+                const uint8_t* states = block + at.states;
+                uint32_t x = reinterpret_cast<const uint32_t*>(states)[threads::rank()];
+                if (threads::any(!detail::valid_state(x))) {
+                    result.code = status::corrupt_stream;
+                    return result;
+                }
+                result.backend = backend_id::warp;
+                decoded = decode_steps(spec, block, header, at, x, predictor, sink, content,
+                                       parameters);
+            }
+        } else if (header.count != 0) {
+            decoded = copy(spec, block + at.words, header, predictor, sink, content, parameters);
+        }
+        if (detail::wants_hash(spec, header) &&
+            detail::load_u32(block + at.parameter_hash) != parameters.total())
+            result.code = status::wrong_prediction;
+        else if (decoded != status::ok)
+            result.code = decoded;
+        else if (spec.content_check && header.content_check != content.total())
+            result.code = status::content_mismatch;
+        return result;
+    }
+
+    /// Encodes a box into `out`. source(scalar_position) -> code is called by the thread whose lane
+    /// the scalar is, several times. result.bytes <= max_encoded_bytes(spec); errors as encode()'s.
+    template <class Predictor, class Source>
+    __device__ encode_result encode(const block_spec& agreed, const Source& source,
+                                    const Predictor& predictor, uint8_t* out,
+                                    size_t capacity) const
+    {
+        encode_result result;
+        if (!acceptable(agreed, out)) return result;
+        if (out == nullptr) {
+            result.bytes = max_encoded_bytes(agreed);
+            return result;
+        }
+        block_spec spec = agreed;
+        spec.lanes = Width;
+        const uint32_t count = uint32_t(count_of(spec));
+        block_header header{Type, block_mode::raw, 0, Width, count, 0, 0};
+        set_raw(spec, header);
+        sums content, parameters;
+        bool summed_up = false;
+        if (count != 0) {
+            const sameness same = compare(spec, source, predictor, parameters);
+            if (same.constant) {
+                header.mode = block_mode::constant;
+                header.payload_words = 1;
+            }
+            if constexpr (has_model(Type)) {
+                if (same.predicted) {
+                    header.mode = block_mode::predicted;
+                    header.payload_words = 0;
+                    if (spec.parameter_hash) header.flags |= has_parameter_hash;
+                } else if (!same.constant) {
+                    parameters = {};
+                    summed_up = encode_steps(spec, source, predictor, out, capacity, header,
+                                             content, parameters, result.escapes);
+                    if (summed_up) {
+                        result.backend = backend_id::warp;
+                    } else {
+                        set_raw(spec, header);
+                        content = {};
+                    }
+                }
+            }
+        }
+        finish(spec, source, out, capacity, header, summed_up, content, parameters, result);
+        return result;
+    }
+
+private:
+    struct sums : running_sums {
+        __device__ uint32_t total() const { return threads::sum(share(threads::rank())); }
+        /// After a pass from the last scalar to the first.
+        __device__ void turn(uint32_t count)
+        {
+            reverse(count / Width + (threads::rank() < count % Width ? 1u : 0u));
+        }
+    };
+
+    struct sameness {
+        bool constant, predicted;
+    };
+
+    static __device__ bool acceptable(const block_spec& spec, const uint8_t* block)
+    {
+        return detail::check_spec(spec) == status::ok && spec.dtype == Type &&
+               (spec.lanes == 0 || spec.lanes == Width) &&
+               reinterpret_cast<std::uintptr_t>(block) % 4 == 0;
+    }
+
+    // A lane's scalar under the predictor, also summed up if asked for.
+    template <class Predictor, class Factor>
+    __device__ warp_scalar scalar_at(const Predictor& predictor, const scalar_position& at,
+                                     const Factor& step, int row_step, bool hashed,
+                                     sums& parameters) const
+    {
+        const prediction p = detail::predict_on_device(predictor, at);
+        const uint32_t mean = detail::clean_mean(p);
+        if (hashed) parameters.add(parameter_word(mean, p.sigma_index, row_step));
+        return model_.prepare(mean, p.sigma_index, step);
+    }
+
+    template <class Predictor, class Sink>
+    __device__ status decode_steps(const block_spec& spec, const uint8_t* block,
+                                   const block_header& header, const block_layout& at, uint32_t x,
+                                   const Predictor& predictor, const Sink& sink, sums& content,
+                                   sums& parameters) const
+    {
+        const uint8_t* row_steps =
+            header.flags & has_row_steps ? block + at.row_steps : nullptr;
+        warp_reader words{reinterpret_cast<const uint16_t*>(block + at.words), 0,
+                          header.payload_words, false};
+        typename lanes::mask corrupt{false};
+        detail::lane_walker walker(spec, threads::rank());
+        int row_step = detail::row_step_at(row_steps, walker.at.token);
+        auto step = model_.row[row_step - min_row_step];
+        for (uint32_t first = 0; first < header.count; first += Width) {
+            const typename lanes::mask active{walker.before(header.count)};
+            warp_scalar scalar{};
+            if (active.set)
+                scalar = scalar_at(predictor, walker.at, step, row_step, spec.parameter_hash,
+                                   parameters);
+            const uint32_t code = decode_step<lanes>(x, model_, detail::no_guess{}, scalar, active,
+                                                     words, corrupt);
+            if (active.set) {
+                content.add(code);
+                sink(walker.at, code);
+            }
+            if (walker.forward(Width) && row_steps != nullptr) {
+                row_step = detail::row_step_at(row_steps, walker.at.token);
+                step = model_.row[row_step - min_row_step];
+            }
+        }
+        const bool damaged = corrupt.set || words.overrun || words.next != words.count ||
+                             x != rans_format::lower_bound;
+        return threads::any(damaged) ? status::corrupt_stream : status::ok;
+    }
+
+    // Raw, constant and predicted blocks; `from` is where their words lie.
+    template <class Predictor, class Sink>
+    __device__ status copy(const block_spec& spec, const uint8_t* from, const block_header& header,
+                           const Predictor& predictor, const Sink& sink, sums& content,
+                           sums& parameters) const
+    {
+        constexpr uint32_t bytes = code_bytes(Type);
+        detail::lane_walker walker(spec, threads::rank());
+        for (; walker.before(header.count); walker.forward(Width)) {
+            uint32_t code = 0;
+            if (header.mode == block_mode::predicted) {
+                const prediction p = detail::predict_on_device(predictor, walker.at);
+                const uint32_t mean = detail::clean_mean(p);
+                code = nearest_code(format_of(Type), mean);
+                parameters.add(parameter_word(mean, p.sigma_index, 0));
+            } else {
+                const uint8_t* mine =
+                    from + (header.mode == block_mode::raw ? size_t(walker.at.index) * bytes : 0);
+                code = bytes == 2 ? detail::load_word(mine) : *mine;
+            }
+            sink(walker.at, code);
+            content.add(code);
+        }
+        const bool wide = header.mode == block_mode::constant && bytes == 1 && from[1] != 0;
+        return wide ? status::corrupt_stream : status::ok;
+    }
+
+    static __device__ void set_raw(const block_spec& spec, block_header& header)
+    {
+        header.mode = block_mode::raw;
+        header.flags = uint8_t((spec.content_check ? has_content_check : 0) |
+                               (spec.has_fingerprint ? has_fingerprint : 0));
+        header.payload_words = uint32_t((uint64_t(header.count) * code_bytes(Type) + 1) / 2);
+    }
+
+    // Whether all codes are equal, and whether each is the one nearest to its mean; then
+    // `parameters` is over the predictions.
+    template <class Predictor, class Source>
+    __device__ sameness compare(const block_spec& spec, const Source& source,
+                                const Predictor& predictor, sums& parameters) const
+    {
+        const uint32_t count = uint32_t(count_of(spec));
+        const uint32_t first_code = source(scalar_position{0, 0, 0, 0});
+        sameness mine{true, has_model(Type)};
+        detail::lane_walker walker(spec, threads::rank());
+        for (uint32_t first = 0; first < count; first += Width) {
+            if (walker.before(count)) {
+                const uint32_t code = source(walker.at);
+                mine.constant = mine.constant && code == first_code;
+                if (mine.predicted) {
+                    const prediction p = detail::predict_on_device(predictor, walker.at);
+                    const uint32_t mean = detail::clean_mean(p);
+                    mine.predicted = code == nearest_code(format_of(Type), mean);
+                    parameters.add(parameter_word(mean, p.sigma_index, 0));
+                }
+            }
+            if (threads::any(!mine.constant) && threads::any(!mine.predicted))
+                return {false, false};
+            walker.forward(Width);
+        }
+        return {threads::all(mine.constant), threads::all(mine.predicted)};
+    }
+
+    // True if the block is coded now, but for its header; then `header` says how.
+    template <class Predictor, class Source>
+    __device__ bool encode_steps(const block_spec& spec, const Source& source,
+                                 const Predictor& predictor, uint8_t* out, size_t capacity,
+                                 block_header& header, sums& content, sums& parameters,
+                                 uint32_t& escapes) const
+    {
+        const uint32_t count = header.count;
+        // A coded block must save at least 1/64 of the raw codes.
+        const uint64_t limit =
+            layout_of(header, 0).end - uint64_t(count) * code_bytes(Type) / 64;
+        const uint64_t room = capacity < limit ? capacity : limit;
+        header.mode = block_mode::coded;
+        header.payload_words = 0;
+        if (spec.parameter_hash) header.flags |= has_parameter_hash;
+        if (spec.row_scale) {
+            header.flags |= has_row_steps;
+            if (!choose_steps(spec, source, predictor, out, room, header))
+                header.flags = uint8_t(header.flags & ~has_row_steps);
+        }
+        const block_layout at = layout_of(header, spec.tokens);
+        if (at.words > room) return false;
+        const uint8_t* row_steps = header.flags & has_row_steps ? out + at.row_steps : nullptr;
+        const uint32_t words_room = uint32_t((room - at.words) / 2);
+        warp_writer words{reinterpret_cast<uint16_t*>(out + at.words), words_room, false};
+
+        uint32_t x = rans_format::lower_bound, escaped = 0;
+        const uint32_t last_step = (count - 1) / Width * Width;
+        detail::lane_walker walker(spec, last_step + threads::rank());
+        int row_step = detail::row_step_at(row_steps, walker.at.token);
+        auto step = model_.row[row_step - min_row_step];
+        for (uint32_t first = last_step; !words.overrun; first -= Width) {
+            const typename lanes::mask active{walker.before(count)};
+            warp_scalar scalar{};
+            uint32_t code = 0;
+            if (active.set) {
+                scalar = scalar_at(predictor, walker.at, step, row_step, spec.parameter_hash,
+                                   parameters);
+                code = source(walker.at);
+                content.add(code);
+            }
+            escaped += encode_step<lanes>(x, model_, scalar, code, active, words).set ? 1u : 0u;
+            if (first == 0) break;
+            if (walker.back(Width) && row_steps != nullptr) {
+                row_step = detail::row_step_at(row_steps, walker.at.token);
+                step = model_.row[row_step - min_row_step];
+            }
+        }
+        header.payload_words = words_room - words.next;
+        if (words.overrun || layout_of(header, spec.tokens).end > room) return false;
+        content.turn(count);
+        parameters.turn(count);
+        escapes = threads::sum(escaped);
+        reinterpret_cast<uint32_t*>(out + at.states)[threads::rank()] = x;
+        threads::barrier();  // all words lie there
+        for (uint32_t done = 0; done < header.payload_words; done += Width) {
+            const uint32_t to = done + threads::rank();
+            const uint16_t word = to < header.payload_words ? words.words[words.next + to] : 0;
+            threads::barrier();  // nobody's word is overwritten
+            if (to < header.payload_words) words.words[to] = word;
+        }
+        return true;
+    }
+
+    // A row step per token, written where it has a place; true if they save more than they cost.
+    template <class Predictor, class Source>
+    __device__ bool choose_steps(const block_spec& spec, const Source& source,
+                                 const Predictor& predictor, uint8_t* out, uint64_t room,
+                                 const block_header& header) const
+    {
+        const block_layout at = layout_of(header, spec.tokens);
+        const bool writes = at.states <= room && threads::rank() == 0;
+        if (writes)
+            for (uint64_t i = at.row_steps; i < at.states; ++i) out[i] = 0;
+        int64_t gain = 0;
+        uint32_t pair = 0;
+        for (uint32_t token = 0; token < spec.tokens; ++token) {
+            row_statistics row;
+            for (uint32_t head = 0; head < spec.heads; ++head) {
+                const uint32_t first = (head * spec.tokens + token) * spec.dim;
+                for (uint32_t channel = threads::rank(); channel < spec.dim; channel += Width) {
+                    const scalar_position here{first + channel, head, token, channel};
+                    const prediction p = detail::predict_on_device(predictor, here);
+                    const scalar_model m = model_.exact.prepare_sloped(
+                        detail::clean_mean(p), p.sigma_index, statistics_scale);
+                    row.add(model_.exact, m, source(here));
+                }
+            }
+            row.sum = threads::sum(row.sum);
+            row.count = threads::sum(row.count);
+            const row_choice choice = choose_row_step(model_.exact.shape, row);
+            gain += choice.gain - 4 * 65536;
+            pair |= uint32_t(choice.step - min_row_step) << (token % 2 * 4);
+            if (token % 2 == 0 && token + 1 != spec.tokens) continue;
+            if (writes) out[at.row_steps + token / 2] = uint8_t(pair);
+            pair = 0;
+        }
+        threads::barrier();
+        return gain > 0;
+    }
+
+    template <class Source>
+    __device__ void finish(const block_spec& spec, const Source& source, uint8_t* out,
+                           size_t capacity, block_header& header, bool summed_up, sums& content,
+                           const sums& parameters, encode_result& result) const
+    {
+        const uint32_t count = header.count;
+        const block_layout at = layout_of(header, spec.tokens);
+        result.mode = header.mode;
+        result.lanes = Width;
+        result.bytes = size_t(at.end);
+        result.row_scaled = (header.flags & has_row_steps) != 0;
+        if (at.end > capacity) {
+            result.code = status::output_too_small;
+            result.bytes = max_encoded_bytes(spec);
+            return;
+        }
+        uint64_t used = at.words + 2 * uint64_t(header.payload_words);
+        const bool stores = header.mode == block_mode::raw || header.mode == block_mode::constant;
+        if (count != 0 && !summed_up) {
+            const uint32_t stored = !stores                              ? 0
+                                    : header.mode == block_mode::constant ? 1
+                                                                          : count;
+            used = stores ? at.words + uint64_t(stored) * code_bytes(Type) : used;
+            detail::lane_walker walker(spec, threads::rank());
+            for (; walker.before(count); walker.forward(Width)) {
+                const uint32_t code = source(walker.at);
+                content.add(code);
+                if (walker.at.index >= stored) continue;
+                uint8_t* to = out + at.words + size_t(walker.at.index) * code_bytes(Type);
+                to[0] = uint8_t(code);
+                if (code_bytes(Type) == 2) to[1] = uint8_t(code >> 8);
+            }
+        }
+        header.content_check = content.total();
+        const uint32_t hash = parameters.total();
+        result.code = status::ok;
+        if (threads::rank() != 0) return;
+        for (uint64_t i = used; i < at.end; ++i) out[i] = 0;
+        if (!spec.content_check) header.content_check = 0;
+        write_block_header(header, out);
+        if (header.flags & has_fingerprint)
+            detail::store_u64(out + at.fingerprint, spec.fingerprint);
+        if (header.flags & has_parameter_hash) detail::store_u32(out + at.parameter_hash, hash);
+    }
+
+    const TempStorage& model_;
+};
+
+}  // namespace NORMANS_NAMESPACE
+}  // namespace normans

@@ -1,0 +1,211 @@
+#pragma once
+// The lane group of a GPU: one lane per thread of a logical warp, that is of 1, 8, 16 or 32
+// neighbouring threads of a warp. Votes live here and nowhere else.
+// Convergence: every call of one of these functions is made by all threads of the logical warp, in
+// the same order; other logical warps of the same warp may be anywhere. Blocks of threads may have
+// any shape; a logical warp starts at a multiple of its width in the warp.
+// A mask is each thread's own bit. As a ballot it would cost three votes a step; so it costs one
+// where somebody asks any(), and one for the words that move.
+
+#include "../core/rans_step.hpp"
+#include "warp_model.cuh"
+
+namespace normans {
+inline namespace NORMANS_NAMESPACE {
+namespace detail {
+
+// This thread's place in its warp.
+__device__ inline uint32_t place_in_warp()
+{
+#if defined(__CUDA_ARCH__)
+    uint32_t place;
+    asm("mov.u32 %0, %%laneid;" : "=r"(place));
+    return place;
+#else  // where the device is played by a host compiler
+    return (threadIdx.x + blockDim.x * (threadIdx.y + blockDim.y * threadIdx.z)) % 32;
+#endif
+}
+
+}  // namespace detail
+
+/// Who takes part: votes and sums over a logical warp.
+template <uint32_t Width>
+struct warp_threads {
+    static_assert(valid_lanes(Width), "logical warps have 1, 8, 16 or 32 threads");
+
+    /// 0 .. Width - 1.
+    static __device__ uint32_t rank() { return detail::place_in_warp() % Width; }
+    static __device__ uint32_t members()
+    {
+        constexpr uint32_t all = Width == 32 ? ~uint32_t(0) : (uint32_t(1) << Width % 32) - 1;
+        return Width == 32 ? all : all << (detail::place_in_warp() - rank());
+    }
+    /// The members of lower rank, in the whole warp's bits.
+    static __device__ uint32_t below()
+    {
+        return (uint32_t(1) << detail::place_in_warp()) - 1;
+    }
+
+    static __device__ uint32_t ballot(bool mine) { return __ballot_sync(members(), mine); }
+    static __device__ bool any(bool mine) { return __any_sync(members(), mine) != 0; }
+    static __device__ bool all(bool mine) { return __all_sync(members(), mine) != 0; }
+    /// Orders memory among the members.
+    static __device__ void barrier() { __syncwarp(members()); }
+
+    static __device__ uint32_t sum(uint32_t mine)
+    {
+        for (int distance = Width / 2; distance > 0; distance /= 2)
+            mine += __shfl_xor_sync(members(), mine, distance, Width);
+        return mine;
+    }
+    static __device__ uint64_t sum(uint64_t mine)
+    {
+        for (int distance = Width / 2; distance > 0; distance /= 2) {
+            const uint32_t low =
+                __shfl_xor_sync(members(), uint32_t(mine), distance, Width);
+            const uint32_t high =
+                __shfl_xor_sync(members(), uint32_t(mine >> 32), distance, Width);
+            mine += uint64_t(high) << 32 | low;
+        }
+        return mine;
+    }
+};
+
+/// Words of one block, read by all its lanes: the cursor is the same in every thread. Never past
+/// `count`: then words are 0 and `overrun` is set.
+struct warp_reader {
+    const uint16_t* words;
+    uint32_t next;
+    uint32_t count;
+    bool overrun;
+};
+
+/// Words written downward from `next`. Never below 0: then `overrun` is set.
+struct warp_writer {
+    uint16_t* words;
+    uint32_t next;
+    bool overrun;
+};
+
+/// See array_lanes. Model is a warp_model; nothing here knows the order of events.
+template <uint32_t Width>
+struct warp_lanes {
+    static constexpr uint32_t width = Width;
+    using threads = warp_threads<Width>;
+
+    struct mask {
+        bool set;
+        friend __device__ mask operator|(mask x, mask y) { return {x.set || y.set}; }
+    };
+    using values = uint32_t;
+    using models = warp_scalar;
+    using state = uint32_t;
+    using encoder_state = uint32_t;
+
+    struct intervals {
+        uint32_t start, freq, code, raw_bits;
+        mask raw, escaped, corrupt;
+    };
+
+    static __device__ bool any(mask m) { return threads::any(m.set); }
+
+    static __device__ uint32_t slot(uint32_t x) { return x & (rans_format::total - 1); }
+
+    template <class Model, class Guess>
+    static __device__ intervals locate(const Model& model, const Guess&, const warp_scalar& scalar,
+                                       uint32_t slots, mask active)
+    {
+        return active.set ? all_of(model.locate(scalar, slots)) : all_of(idle_interval());
+    }
+
+    template <class Model>
+    static __device__ intervals find(const Model& model, const warp_scalar& scalar, uint32_t code,
+                                     mask active)
+    {
+        return active.set ? all_of(model.find(scalar, code)) : all_of(idle_interval());
+    }
+
+    static __device__ intervals locate(const marginal_table& table, uint32_t slots, mask on)
+    {
+        return find(table, on.set ? symbol_at(table, slots) : 0, on);
+    }
+
+    static __device__ intervals find(const marginal_table& table, uint32_t symbol, mask on)
+    {
+        return on.set ? all_of(interval_of(table, symbol)) : all_of(idle_interval());
+    }
+
+    static __device__ void advance(uint32_t& x, uint32_t freq, uint32_t offset)
+    {
+        x = freq * (x >> rans_format::precision_bits) + offset;
+    }
+
+    static __device__ void divide(uint32_t& x, uint32_t freq, uint32_t start)
+    {
+        const uint32_t quotient = x / freq, rest = x - quotient * freq;
+        x = (quotient << rans_format::precision_bits) + rest + start;
+    }
+
+    static __device__ mask full_for(uint32_t x, uint32_t freq)
+    {
+        return {x >> rans_format::word_bits >= freq};
+    }
+
+    static __device__ mask full_for_bits(uint32_t x, uint32_t bits)
+    {
+        return {x >> (31 - bits) != 0};
+    }
+
+    static __device__ uint32_t pop(uint32_t& x, uint32_t bits)
+    {
+        const uint32_t taken = x & ((uint32_t(1) << bits) - 1);
+        x >>= bits;
+        return taken;
+    }
+
+    static __device__ void push(uint32_t& x, uint32_t bits, uint32_t value)
+    {
+        x = x << bits | value;
+    }
+
+    /// Starved lanes take a word each, in rank order.
+    static __device__ void refill(uint32_t& x, warp_reader& from)
+    {
+        const bool starved = x < rans_format::lower_bound;
+        const uint32_t ballot = threads::ballot(starved);
+        const uint32_t mine = from.next + uint32_t(__popc(ballot & threads::below()));
+        const uint32_t end = from.next + uint32_t(__popc(ballot));
+        if (starved) x = x << rans_format::word_bits | (mine < from.count ? from.words[mine] : 0u);
+        from.overrun = from.overrun || end > from.count;
+        from.next = end < from.count ? end : from.count;
+    }
+
+    /// Full lanes give a word each; the highest rank's lies at the highest address.
+    static __device__ void spill(uint32_t& x, mask full, warp_writer& to)
+    {
+        const uint32_t ballot = threads::ballot(full.set);
+        const uint32_t taken = uint32_t(__popc(ballot));
+        to.overrun = to.overrun || taken > to.next;
+        if (to.overrun) return;
+        to.next -= taken;
+        if (!full.set) return;
+        const uint32_t mine = to.next + uint32_t(__popc(ballot & threads::below()));
+        to.words[mine] = uint16_t(x);
+        x >>= rans_format::word_bits;
+    }
+
+    static __device__ uint32_t subtract(uint32_t x, uint32_t y) { return x - y; }
+    static __device__ uint32_t combine(uint32_t x, uint32_t y) { return x | y; }
+    static __device__ uint32_t where(mask set, uint32_t x) { return set.set ? x : 0; }
+    static __device__ uint32_t where_not(mask set, uint32_t x) { return set.set ? 0 : x; }
+
+private:
+    static __device__ intervals all_of(const interval& one)
+    {
+        return {one.start, one.freq,        one.code,     one.raw_bits,
+                {one.raw_bits != 0}, {one.escaped}, {one.corrupt}};
+    }
+};
+
+}  // namespace NORMANS_NAMESPACE
+}  // namespace normans

@@ -1,0 +1,234 @@
+#pragma once
+// The model as a warp computes it: the same integers as normal_model, which stays the definition
+// and takes what the fast way leaves over (escapes, far scalars, the largest codes, missed
+// guesses). What makes it fast:
+//   Code space. A magnitude shifted up to where fp32 keeps its fraction is an fp32 number: the
+//   code's value times a power of two, subnormal codes being subnormal floats. So one exact
+//   multiplication turns any edge, subnormal or not, into its value.
+//   Tables in shared memory: 32 words of G, one bank each, and a guess for every 16 slots.
+
+#include "../host/block.hpp"
+#include "../host/row_scale.hpp"
+
+namespace normans {
+inline namespace NORMANS_NAMESPACE {
+namespace detail {
+
+__device__ inline const normal_shape& shape_table(shape_id id)
+{
+    static constexpr normal_shape shapes[3] = {shape_of(shape_id::gaussian),
+                                               shape_of(shape_id::mixture),
+                                               shape_of(shape_id::mixture_marginal)};
+    return shapes[valid_shape(id) ? uint32_t(id) : 0];
+}
+
+__device__ inline float inverse_of(uint32_t bits) { return 1.0f / bits_to_float(bits); }
+
+// An exact product, where one factor may be subnormal: -use_fast_math must not flush it.
+__device__ inline float scale_exactly(float x, float power_of_two)
+{
+#if defined(__CUDA_ARCH__)
+    float product;
+    asm("mul.rn.f32 %0, %1, %2;" : "=f"(product) : "f"(x), "f"(power_of_two));
+    return product;
+#else
+    return x * power_of_two;
+#endif
+}
+
+__device__ inline float fused(float x, float y, float z)
+{
+#if defined(__CUDA_ARCH__)
+    return __fmaf_rn(x, y, z);
+#else
+    return x * y + z;  // a guess only
+#endif
+}
+
+}  // namespace detail
+
+/// One scalar's distribution, as far as the fast way needs it.
+struct warp_scalar {
+    uint32_t mean;       // mu', cleaned
+    uint32_t slope;      // as in scalar_model
+    uint32_t bias;
+    float deviation;     // about 1 / slope, for the guess
+    uint32_t two;        // the distance of two boundaries in code space
+    uint32_t sigma_index;
+    uint32_t row_slope;
+    bool is_far;
+};
+
+/// The tables of one (scalar type, shape, sigma offset), for shared memory. Plain data: filled by
+/// fill(), then read by any number of warps.
+template <scalar_type Type>
+struct warp_model {
+    static constexpr scalar_format format = format_of(Type);
+    static constexpr uint32_t slots_per_guess = 16;
+
+    struct factor {
+        uint32_t slope;
+        float deviation;
+    };
+
+    normal_model<Type> exact;
+    const marginal_table* marginal;
+    uint32_t piece[32];  // of G: escape_slots + base, rise << 16
+    factor sigma[8];     // by the index's low bits, of the lowest octave
+    factor row[16];      // by nibble
+    float guess[rans_format::total / slots_per_guess];  // z
+
+    /// By `threads` threads together, each its share; a barrier must follow.
+    __device__ void fill(const block_spec& spec, uint32_t thread, uint32_t threads)
+    {
+        const normal_shape& shape = detail::shape_table(spec.shape);
+        if (thread == 0) {
+            exact.shape = shape;
+            exact.sigma_offset = spec.sigma_offset;
+            exact.marginal = marginal = spec.marginal;
+        }
+        for (uint32_t i = thread; i < 32; i += threads) {
+            const uint32_t rise = uint32_t(shape.base[i + 1]) - shape.base[i];
+            piece[i] = (shape.escape_slots + shape.base[i]) | rise << 16;
+        }
+        const uint32_t octaves = uint32_t(spec.sigma_offset) << 23;
+        for (uint32_t i = thread; i < 8; i += threads) {
+            const uint32_t slope = shape.slope[i] - octaves;
+            sigma[i] = {slope, detail::inverse_of(slope)};
+        }
+        for (uint32_t i = thread; i < 16; i += threads) {
+            static constexpr row_slope_table slopes = row_slopes();
+            const uint32_t slope = slopes.bits[i];
+            row[i] = {slope, detail::inverse_of(slope)};
+        }
+        for (uint32_t i = thread; i < rans_format::total / slots_per_guess; i += threads)
+            guess[i] = z_at(shape, i * slots_per_guess + slots_per_guess / 2);
+    }
+
+    /// `mean` is what map_mean returned. `steps` is row[nibble].
+    __device__ warp_scalar prepare(uint32_t mean, uint32_t sigma_index, const factor& steps) const
+    {
+        warp_scalar s;
+        s.mean = mean;
+        s.sigma_index = sigma_index;
+        s.row_slope = steps.slope;
+        const factor& fraction = sigma[sigma_index & 7];
+        const uint32_t octaves = sigma_index >> 3 << 23;
+        s.slope = multiply(fraction.slope - octaves, steps.slope);
+        s.deviation = bits_to_float(
+            multiply(float_to_bits(fraction.deviation) + octaves, float_to_bits(steps.deviation)));
+        const int sigma_field = int((one_bits + exact.shape.unit_slope - s.slope) >> 23);
+        const int mean_field = int(exponent_field(mean));
+        s.is_far = sigma_index == sigma_zero || mean_field >= sigma_field + 16;
+        s.bias = s.is_far ? 0 : multiply(mean, s.slope) ^ sign_bit;
+        s.two = uint32_t(1) << shift;
+        constexpr int p = int(format.mantissa_bits), subnormal_field = 128 - format.bias;
+        if (p > 3) {
+            int field = mean_field > sigma_field ? mean_field : sigma_field;
+            field = field > subnormal_field ? field : subnormal_field;
+            const int g = sigma_field - field + p - 3;
+            s.two <<= g > 0 ? g : 0;
+        }
+        return s;
+    }
+
+    /// As normal_model's, the first guess included.
+    __device__ interval locate(const warp_scalar& s, uint32_t slot) const
+    {
+        const float value = detail::fused(guess[slot / slots_per_guess], s.deviation,
+                                          bits_to_float(s.mean));
+        const uint32_t bits = float_to_bits(
+            detail::scale_exactly(value, bits_to_float(uint32_t(format.bias) << 23)));
+        // Boundary k of a sign is at k * two - half_code, boundary 0 at 0.
+        uint32_t near = (bits & ~sign_bit) + half_code + s.two / 2;
+        near = (near < last_boundary ? near : last_boundary) & ~(s.two - 1);
+        uint32_t sign = bits & sign_bit;
+        const uint32_t near_cdf = cdf(s, near, sign);
+        if (grouped && near == 0) sign = slot < near_cdf ? sign_bit : 0;
+        const bool inward = (slot < near_cdf) != (sign != 0);
+        const uint32_t other = inward ? near - s.two : near + s.two;
+        const uint32_t other_cdf = cdf(s, other, sign);
+        const uint32_t start = near_cdf < other_cdf ? near_cdf : other_cdf;
+        const uint32_t freq = (near_cdf < other_cdf ? other_cdf : near_cdf) - start;
+        const uint32_t inner = inward ? other : near;
+        if (slot - start >= freq || inner + s.two > last_boundary || s.is_far)
+            return search(s, slot, near, sign);
+        return {start, freq, code_of(inner, sign), group_bits(s), false, false};
+    }
+
+    /// As normal_model's.
+    __device__ interval find(const warp_scalar& s, uint32_t code) const
+    {
+        const uint32_t sign = code << (32 - format.code_bits) & sign_bit;
+        const uint32_t inner = (code & (format.code_sign() - 1)) << shift & ~(s.two - 1);
+        const uint32_t outer = inner + s.two;
+        if (s.is_far || outer > last_boundary) return exact.find(full(s), code);
+        const uint32_t inner_cdf = cdf(s, inner, sign), outer_cdf = cdf(s, outer, sign);
+        const uint32_t start = inner_cdf < outer_cdf ? inner_cdf : outer_cdf;
+        const uint32_t freq = (inner_cdf < outer_cdf ? outer_cdf : inner_cdf) - start;
+        if (freq == 0) return exact.escape();
+        return {start, freq, code_of(inner, sign), group_bits(s), false, false};
+    }
+
+    /// normal_model's view of the same scalar.
+    __device__ scalar_model full(const warp_scalar& s) const
+    {
+        return exact.prepare_sloped(s.mean, s.sigma_index, s.row_slope);
+    }
+
+private:
+    static constexpr uint32_t shift = 23 - format.mantissa_bits;
+    static constexpr uint32_t half_code = uint32_t(1) << (shift - 1);
+    // The boundary below the largest finite code: beyond it there is no edge but infinity.
+    static constexpr uint32_t last_boundary = format.largest_finite << shift;
+
+    static constexpr bool grouped = format.mantissa_bits > 3;
+
+    __device__ static uint32_t group_bits(const warp_scalar& s)
+    {
+        return grouped ? uint32_t(__popc(s.two - 1)) - shift : 0;
+    }
+
+    __device__ static uint32_t code_of(uint32_t inner, uint32_t sign)
+    {
+        return inner >> shift | sign >> (32 - format.code_bits);
+    }
+
+    // C of the boundary `at` - half_code (0 for 0) of a sign.
+    __device__ uint32_t cdf(const warp_scalar& s, uint32_t at, uint32_t sign) const
+    {
+        const uint32_t code = at == 0 ? 0 : at - half_code;
+        const float edge = detail::scale_exactly(
+            bits_to_float(code | sign), bits_to_float(uint32_t(254 - format.bias) << 23));
+        const uint32_t position = uint32_t(z_of(float_to_bits(edge), s.slope, s.bias) + 32768);
+        const uint32_t word = piece[position >> 11];
+        return (word & 0xffff) + ((position & 2047) * (word >> 16) >> 11);
+    }
+
+    // What the fast way left over.
+    __device__ interval search(const warp_scalar& s, uint32_t slot, uint32_t near,
+                               uint32_t sign) const
+    {
+        if (slot < exact.shape.escape_slots) return exact.escape();
+        const scalar_model m = full(s);
+        if (m.is_far) return exact.locate_far(m, slot);
+        const uint32_t k = near >> (shift + m.group_bits), last = uint32_t(m.last_group) + 1;
+        const int boundary = int(k < last ? k : last);
+        return exact.locate(m, slot, sign != 0 ? -boundary : boundary);
+    }
+
+    // The z at which G reaches a slot, or about there.
+    __device__ static float z_at(const normal_shape& shape, uint32_t slot)
+    {
+        const uint32_t above = slot > shape.escape_slots ? slot - shape.escape_slots : 0;
+        uint32_t at = 0;
+        for (uint32_t step = 16; step != 0; step /= 2)
+            if (shape.base[at + step] <= above) at += step;
+        const uint32_t rise = uint32_t(shape.base[at + 1]) - shape.base[at];
+        const int z = int(2048 * at + 2048 * (above - shape.base[at]) / rise) - 32768;
+        return float(z < highest_z ? z : highest_z);
+    }
+};
+
+}  // namespace NORMANS_NAMESPACE
+}  // namespace normans
