@@ -484,6 +484,7 @@ private:
             result.bytes = max_encoded_bytes(spec);
             return;
         }
+        threads::barrier();  // others may have written words where this thread writes now
         uint64_t used = at.words + 2 * uint64_t(header.payload_words);
         const bool stores = header.mode == block_mode::raw || header.mode == block_mode::constant;
         if (count != 0 && !summed_up) {
