@@ -34,6 +34,7 @@ public:
     {
         check(cudaMalloc(&data_, count * sizeof(T) + (count == 0)), "cudaMalloc");
         check(cudaMemset(data_, pattern, count * sizeof(T)), "cudaMemset");
+        check(cudaDeviceSynchronize(), "cudaMemset");  // whatever stream comes next
     }
     explicit device_array(const std::vector<T>& from) : device_array(from.size())
     {
