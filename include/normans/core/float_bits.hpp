@@ -59,7 +59,9 @@ NORMANS_HD inline uint32_t round_to_fp32(uint64_t bits)
 NORMANS_HD inline uint32_t multiply(uint32_t a, uint32_t b)
 {
 #if defined(__CUDA_ARCH__)
-    return float_to_bits(__fmul_rn(bits_to_float(a), bits_to_float(b)));
+    uint32_t product;
+    asm("mul.rn.ftz.f32 %0, %1, %2;" : "=r"(product) : "r"(a), "r"(b));
+    return product;
 #else
     return round_to_fp32(double_to_bits(widen(a) * widen(b)));
 #endif

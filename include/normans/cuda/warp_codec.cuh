@@ -15,35 +15,16 @@
 // spec.lanes set to Width. spec.marginal points to device memory.
 
 #include "../host/block_check.hpp"
+#include "row_views.cuh"
 #include "warp_lanes.cuh"
 #include "warp_model.cuh"
 
 namespace normans {
 inline namespace NORMANS_NAMESPACE {
 
-/// Codes into a box in memory that the device can write.
-template <class Code>
-struct box_sink {
-    box_view<Code> box;
-    __device__ void operator()(const scalar_position& at, uint32_t code) const
-    {
-        detail::element(box, at) = Code(code);
-    }
-};
-
-/// Codes out of a box in memory.
-template <class Code>
-struct box_source {
-    box_view<const Code> box;
-    __device__ uint32_t operator()(const scalar_position& at) const
-    {
-        return detail::element(box, at);
-    }
-};
-
 namespace detail {
 
-// One lane's way through a box, a step of the group at a time. May stand outside of it.
+// One lane's way through a box, a step of the group at a time.
 struct lane_walker {
     uint32_t heads, tokens, dim;
     scalar_position at;
@@ -54,10 +35,11 @@ struct lane_walker {
         go_to(index);
     }
 
-    __device__ void go_to(uint32_t index)
+    __device__ bool go_to(uint32_t index)
     {
         const uint32_t row = index / dim;
         at = {index, row / tokens, row % tokens, index % dim};
+        return true;
     }
 
     __device__ bool before(uint32_t end) const { return at.index < end; }
@@ -68,10 +50,7 @@ struct lane_walker {
         at.index += scalars;
         at.channel += scalars;
         if (at.channel < dim) return false;
-        if (at.channel - dim >= dim) {
-            go_to(at.index);
-            return true;
-        }
+        if (at.channel - dim >= dim) return go_to(at.index);
         at.channel -= dim;
         if (++at.token == tokens) {
             at.token = 0;
@@ -87,10 +66,7 @@ struct lane_walker {
             at.channel -= scalars;
             return false;
         }
-        if (at.channel + dim < scalars) {
-            go_to(at.index);
-            return true;
-        }
+        if (at.channel + dim < scalars) return go_to(at.index);
         at.channel += dim - scalars;
         if (at.token == 0) {
             at.token = tokens;
@@ -100,17 +76,6 @@ struct lane_walker {
         return true;
     }
 };
-
-template <class Predictor>
-__device__ prediction predict_on_device(const Predictor& predictor, const scalar_position& at)
-{
-    static_assert(is_predictor_v<Predictor>,
-                  "a predictor is callable as (scalar_position) or (uint32_t index) -> prediction");
-    if constexpr (std::is_invocable_r_v<prediction, const Predictor&, const scalar_position&>)
-        return predictor(at);
-    else
-        return predictor(at.index);
-}
 
 struct no_guess {};  // the warp's model brings its own
 
@@ -256,16 +221,45 @@ private:
                reinterpret_cast<std::uintptr_t>(block) % 4 == 0;
     }
 
-    // A lane's scalar under the predictor, also summed up if asked for.
-    template <class Predictor, class Factor>
-    __device__ warp_scalar scalar_at(const Predictor& predictor, const scalar_position& at,
-                                     const Factor& step, int row_step, bool hashed,
-                                     sums& parameters) const
+    // The row step of a lane's row, and the rows of what is read and written along with it.
+    template <class Predictor, class Codes>
+    struct lane_rows {
+        const warp_codec& codec;
+        const uint8_t* row_steps;
+        detail::predictor_rows<Predictor> predictor;
+        Codes codes;
+        int row_step = 0;
+        typename TempStorage::factor step{};
+
+        __device__ void move(const scalar_position& at)
+        {
+            predictor.move(at);
+            codes.move(at);
+            row_step = detail::row_step_at(row_steps, at.token);
+            step = codec.model_.row[row_step - min_row_step];
+        }
+        __device__ warp_scalar scalar(const scalar_position& at) const
+        {
+            const detail::mapped_prediction p = predictor(at);
+            return codec.model_.prepare(p.mean, p.sigma_index, step);
+        }
+    };
+
+    // The parameter hash of a coded block: a pass of its own, since it is rarely asked for.
+    template <class Predictor>
+    __device__ sums hash_of(const block_spec& spec, uint32_t count, const uint8_t* row_steps,
+                            const Predictor& predictor) const
     {
-        const prediction p = detail::predict_on_device(predictor, at);
-        const uint32_t mean = detail::clean_mean(p);
-        if (hashed) parameters.add(parameter_word(mean, p.sigma_index, row_step));
-        return model_.prepare(mean, p.sigma_index, step);
+        sums parameters;
+        detail::lane_walker walker(spec, threads::rank());
+        detail::predictor_rows<Predictor> rows(predictor);
+        for (; walker.before(count); walker.forward(Width)) {
+            rows.move(walker.at);
+            const detail::mapped_prediction p = rows(walker.at);
+            parameters.add(parameter_word(detail::canonical(p.mean), p.sigma_index,
+                                          detail::row_step_at(row_steps, walker.at.token)));
+        }
+        return parameters;
     }
 
     template <class Predictor, class Sink>
@@ -279,26 +273,27 @@ private:
         warp_reader words{reinterpret_cast<const uint16_t*>(block + at.words), 0,
                           header.payload_words, false};
         typename lanes::mask corrupt{false};
-        detail::lane_walker walker(spec, threads::rank());
-        int row_step = detail::row_step_at(row_steps, walker.at.token);
-        auto step = model_.row[row_step - min_row_step];
-        for (uint32_t first = 0; first < header.count; first += Width) {
-            const typename lanes::mask active{walker.before(header.count)};
-            warp_scalar scalar{};
-            if (active.set)
-                scalar = scalar_at(predictor, walker.at, step, row_step, spec.parameter_hash,
-                                   parameters);
-            const uint32_t code = decode_step<lanes>(x, model_, detail::no_guess{}, scalar, active,
-                                                     words, corrupt);
+        const uint32_t count = header.count, rank = threads::rank();
+        // Idle lanes stay with a scalar that is there.
+        detail::lane_walker walker(spec, rank < count ? rank : count - 1);
+        lane_rows<Predictor, detail::sink_rows<Sink>> rows{
+            *this, row_steps, detail::predictor_rows<Predictor>(predictor),
+            detail::sink_rows<Sink>(sink)};
+        rows.move(walker.at);
+        typename lanes::mask active{rank < count};
+        for (uint32_t first = 0;;) {
+            const uint32_t code = decode_step<lanes>(x, model_, detail::no_guess{},
+                                                     rows.scalar(walker.at), active, words, corrupt);
             if (active.set) {
                 content.add(code);
-                sink(walker.at, code);
+                rows.codes(walker.at, code);
             }
-            if (walker.forward(Width) && row_steps != nullptr) {
-                row_step = detail::row_step_at(row_steps, walker.at.token);
-                step = model_.row[row_step - min_row_step];
-            }
+            first += Width;
+            if (first >= count) break;
+            active.set = first + rank < count;
+            if (active.set && walker.forward(Width)) rows.move(walker.at);
         }
+        if (spec.parameter_hash) parameters = hash_of(spec, count, row_steps, predictor);
         const bool damaged = corrupt.set || words.overrun || words.next != words.count ||
                              x != rans_format::lower_bound;
         return threads::any(damaged) ? status::corrupt_stream : status::ok;
@@ -312,13 +307,14 @@ private:
     {
         constexpr uint32_t bytes = code_bytes(Type);
         detail::lane_walker walker(spec, threads::rank());
+        detail::predictor_rows<Predictor> rows(predictor);
         for (; walker.before(header.count); walker.forward(Width)) {
             uint32_t code = 0;
             if (header.mode == block_mode::predicted) {
-                const prediction p = detail::predict_on_device(predictor, walker.at);
-                const uint32_t mean = detail::clean_mean(p);
-                code = nearest_code(format_of(Type), mean);
-                parameters.add(parameter_word(mean, p.sigma_index, 0));
+                rows.move(walker.at);
+                const detail::mapped_prediction p = rows(walker.at);
+                code = nearest_code(format_of(Type), p.mean);
+                parameters.add(parameter_word(detail::canonical(p.mean), p.sigma_index, 0));
             } else {
                 const uint8_t* mine =
                     from + (header.mode == block_mode::raw ? size_t(walker.at.index) * bytes : 0);
@@ -349,15 +345,16 @@ private:
         const uint32_t first_code = source(scalar_position{0, 0, 0, 0});
         sameness mine{true, has_model(Type)};
         detail::lane_walker walker(spec, threads::rank());
+        detail::predictor_rows<Predictor> rows(predictor);
         for (uint32_t first = 0; first < count; first += Width) {
             if (walker.before(count)) {
                 const uint32_t code = source(walker.at);
                 mine.constant = mine.constant && code == first_code;
                 if (mine.predicted) {
-                    const prediction p = detail::predict_on_device(predictor, walker.at);
-                    const uint32_t mean = detail::clean_mean(p);
-                    mine.predicted = code == nearest_code(format_of(Type), mean);
-                    parameters.add(parameter_word(mean, p.sigma_index, 0));
+                    rows.move(walker.at);
+                    const detail::mapped_prediction p = rows(walker.at);
+                    mine.predicted = code == nearest_code(format_of(Type), p.mean);
+                    parameters.add(parameter_word(detail::canonical(p.mean), p.sigma_index, 0));
                 }
             }
             if (threads::any(!mine.constant) && threads::any(!mine.predicted))
@@ -394,31 +391,29 @@ private:
         warp_writer words{reinterpret_cast<uint16_t*>(out + at.words), words_room, false};
 
         uint32_t x = rans_format::lower_bound, escaped = 0;
-        const uint32_t last_step = (count - 1) / Width * Width;
-        detail::lane_walker walker(spec, last_step + threads::rank());
-        int row_step = detail::row_step_at(row_steps, walker.at.token);
-        auto step = model_.row[row_step - min_row_step];
-        for (uint32_t first = last_step; !words.overrun; first -= Width) {
-            const typename lanes::mask active{walker.before(count)};
-            warp_scalar scalar{};
-            uint32_t code = 0;
-            if (active.set) {
-                scalar = scalar_at(predictor, walker.at, step, row_step, spec.parameter_hash,
-                                   parameters);
-                code = source(walker.at);
-                content.add(code);
-            }
-            escaped += encode_step<lanes>(x, model_, scalar, code, active, words).set ? 1u : 0u;
-            if (first == 0) break;
-            if (walker.back(Width) && row_steps != nullptr) {
-                row_step = detail::row_step_at(row_steps, walker.at.token);
-                step = model_.row[row_step - min_row_step];
-            }
+        const uint32_t last_step = (count - 1) / Width * Width, rank = threads::rank();
+        // Idle lanes stay with a scalar that is there.
+        typename lanes::mask active{last_step + rank < count};
+        detail::lane_walker walker(spec, active.set ? last_step + rank : count - 1);
+        lane_rows<Predictor, detail::source_rows<Source>> rows{
+            *this, row_steps, detail::predictor_rows<Predictor>(predictor),
+            detail::source_rows<Source>(source)};
+        rows.move(walker.at);
+        for (uint32_t first = last_step;;) {
+            const uint32_t code = active.set ? rows.codes(walker.at) : 0;
+            if (active.set) content.add(code);
+            escaped += encode_step<lanes>(x, model_, rows.scalar(walker.at), code, active, words)
+                               .set ? 1u : 0u;
+            if (first == 0 || words.overrun) break;
+            first -= Width;
+            const bool other_row = active.set ? walker.back(Width) : walker.go_to(first + rank);
+            if (other_row) rows.move(walker.at);
+            active.set = true;
         }
         header.payload_words = words_room - words.next;
         if (words.overrun || layout_of(header, spec.tokens).end > room) return false;
         content.turn(count);
-        parameters.turn(count);
+        if (spec.parameter_hash) parameters = hash_of(spec, count, row_steps, predictor);
         escapes = threads::sum(escaped);
         reinterpret_cast<uint32_t*>(out + at.states)[threads::rank()] = x;
         threads::barrier();  // all words lie there
@@ -441,18 +436,24 @@ private:
         const bool writes = at.states <= room && threads::rank() == 0;
         if (writes)
             for (uint64_t i = at.row_steps; i < at.states; ++i) out[i] = 0;
+        detail::predictor_rows<Predictor> predictions(predictor);
+        detail::source_rows<Source> codes(source);
         int64_t gain = 0;
         uint32_t pair = 0;
         for (uint32_t token = 0; token < spec.tokens; ++token) {
             row_statistics row;
             for (uint32_t head = 0; head < spec.heads; ++head) {
                 const uint32_t first = (head * spec.tokens + token) * spec.dim;
+                scalar_position here{first, head, token, 0};
+                predictions.move(here);
+                codes.move(here);
                 for (uint32_t channel = threads::rank(); channel < spec.dim; channel += Width) {
-                    const scalar_position here{first + channel, head, token, channel};
-                    const prediction p = detail::predict_on_device(predictor, here);
-                    const scalar_model m = model_.exact.prepare_sloped(
-                        detail::clean_mean(p), p.sigma_index, statistics_scale);
-                    row.add(model_.exact, m, source(here));
+                    here.index = first + channel;
+                    here.channel = channel;
+                    const detail::mapped_prediction p = predictions(here);
+                    const scalar_model m = model_.exact.prepare_sloped(p.mean, p.sigma_index,
+                                                                       statistics_scale);
+                    row.add(model_.exact, m, codes(here));
                 }
             }
             row.sum = threads::sum(row.sum);

@@ -87,7 +87,8 @@ struct warp_writer {
     bool overrun;
 };
 
-/// See array_lanes. Model is a warp_model; nothing here knows the order of events.
+/// See array_lanes. Model is a warp_model; nothing here knows the order of events. Idle lanes need
+/// some scalar, too; what becomes of it is the idle interval.
 template <uint32_t Width>
 struct warp_lanes {
     static constexpr uint32_t width = Width;
@@ -115,14 +116,14 @@ struct warp_lanes {
     static __device__ intervals locate(const Model& model, const Guess&, const warp_scalar& scalar,
                                        uint32_t slots, mask active)
     {
-        return active.set ? all_of(model.locate(scalar, slots)) : all_of(idle_interval());
+        return all_of<Model::grouped>(model.locate(scalar, slots), active);
     }
 
     template <class Model>
     static __device__ intervals find(const Model& model, const warp_scalar& scalar, uint32_t code,
                                      mask active)
     {
-        return active.set ? all_of(model.find(scalar, code)) : all_of(idle_interval());
+        return all_of<Model::grouped>(model.find(scalar, code), active);
     }
 
     static __device__ intervals locate(const marginal_table& table, uint32_t slots, mask on)
@@ -132,7 +133,7 @@ struct warp_lanes {
 
     static __device__ intervals find(const marginal_table& table, uint32_t symbol, mask on)
     {
-        return on.set ? all_of(interval_of(table, symbol)) : all_of(idle_interval());
+        return all_of<false>(on.set ? interval_of(table, symbol) : idle_interval(), {true});
     }
 
     static __device__ void advance(uint32_t& x, uint32_t freq, uint32_t offset)
@@ -175,7 +176,9 @@ struct warp_lanes {
         const uint32_t ballot = threads::ballot(starved);
         const uint32_t mine = from.next + uint32_t(__popc(ballot & threads::below()));
         const uint32_t end = from.next + uint32_t(__popc(ballot));
-        if (starved) x = x << rans_format::word_bits | (mine < from.count ? from.words[mine] : 0u);
+        uint32_t word = 0;
+        if (starved && mine < from.count) word = from.words[mine];
+        x = starved ? x << rans_format::word_bits | word : x;
         from.overrun = from.overrun || end > from.count;
         from.next = end < from.count ? end : from.count;
     }
@@ -200,10 +203,19 @@ struct warp_lanes {
     static __device__ uint32_t where_not(mask set, uint32_t x) { return set.set ? 0 : x; }
 
 private:
-    static __device__ intervals all_of(const interval& one)
+    // Idle lanes have computed something too: a branch around it would cost the others more.
+    // Only escapes have raw bits where codes are not grouped.
+    template <bool Grouped>
+    static __device__ intervals all_of(const interval& one, mask active)
     {
-        return {one.start, one.freq,        one.code,     one.raw_bits,
-                {one.raw_bits != 0}, {one.escaped}, {one.corrupt}};
+        const interval idle = idle_interval();
+        return {active.set ? one.start : idle.start,
+                active.set ? one.freq : idle.freq,
+                active.set ? one.code : idle.code,
+                active.set ? one.raw_bits : idle.raw_bits,
+                {Grouped && active.set && one.raw_bits != 0},
+                {active.set && one.escaped},
+                {active.set && one.corrupt}};
     }
 };
 

@@ -64,6 +64,7 @@ struct warp_scalar {
 template <scalar_type Type>
 struct warp_model {
     static constexpr scalar_format format = format_of(Type);
+    static constexpr bool grouped = format.mantissa_bits > 3;
     static constexpr uint32_t slots_per_guess = 16;
 
     struct factor {
@@ -73,7 +74,7 @@ struct warp_model {
 
     normal_model<Type> exact;
     const marginal_table* marginal;
-    uint32_t piece[32];  // of G: escape_slots + base, rise << 16
+    uint32_t piece[32];  // of G from z = 0 on, then from -32768: escape_slots + base, rise << 16
     factor sigma[8];     // by the index's low bits, of the lowest octave
     factor row[16];      // by nibble
     float guess[rans_format::total / slots_per_guess];  // z
@@ -89,7 +90,7 @@ struct warp_model {
         }
         for (uint32_t i = thread; i < 32; i += threads) {
             const uint32_t rise = uint32_t(shape.base[i + 1]) - shape.base[i];
-            piece[i] = (shape.escape_slots + shape.base[i]) | rise << 16;
+            piece[i ^ 16] = (shape.escape_slots + shape.base[i]) | rise << 16;
         }
         const uint32_t octaves = uint32_t(spec.sigma_offset) << 23;
         for (uint32_t i = thread; i < 8; i += threads) {
@@ -123,7 +124,7 @@ struct warp_model {
         s.bias = s.is_far ? 0 : multiply(mean, s.slope) ^ sign_bit;
         s.two = uint32_t(1) << shift;
         constexpr int p = int(format.mantissa_bits), subnormal_field = 128 - format.bias;
-        if (p > 3) {
+        if (grouped) {
             int field = mean_field > sigma_field ? mean_field : sigma_field;
             field = field > subnormal_field ? field : subnormal_field;
             const int g = sigma_field - field + p - 3;
@@ -140,18 +141,19 @@ struct warp_model {
         const uint32_t bits = float_to_bits(
             detail::scale_exactly(value, bits_to_float(uint32_t(format.bias) << 23)));
         // Boundary k of a sign is at k * two - half_code, boundary 0 at 0.
-        uint32_t near = (bits & ~sign_bit) + half_code + s.two / 2;
-        near = (near < last_boundary ? near : last_boundary) & ~(s.two - 1);
+        const uint32_t two = distance(s);
+        uint32_t near = (bits & ~sign_bit) + half_code + two / 2;
+        near = (near < last_boundary ? near : last_boundary) & ~(two - 1);
         uint32_t sign = bits & sign_bit;
         const uint32_t near_cdf = cdf(s, near, sign);
         if (grouped && near == 0) sign = slot < near_cdf ? sign_bit : 0;
         const bool inward = (slot < near_cdf) != (sign != 0);
-        const uint32_t other = inward ? near - s.two : near + s.two;
+        const uint32_t other = inward ? near - two : near + two;
         const uint32_t other_cdf = cdf(s, other, sign);
         const uint32_t start = near_cdf < other_cdf ? near_cdf : other_cdf;
         const uint32_t freq = (near_cdf < other_cdf ? other_cdf : near_cdf) - start;
         const uint32_t inner = inward ? other : near;
-        if (slot - start >= freq || inner + s.two > last_boundary || s.is_far)
+        if (slot - start >= freq || inner + two > last_boundary || s.is_far)
             return search(s, slot, near, sign);
         return {start, freq, code_of(inner, sign), group_bits(s), false, false};
     }
@@ -160,8 +162,9 @@ struct warp_model {
     __device__ interval find(const warp_scalar& s, uint32_t code) const
     {
         const uint32_t sign = code << (32 - format.code_bits) & sign_bit;
-        const uint32_t inner = (code & (format.code_sign() - 1)) << shift & ~(s.two - 1);
-        const uint32_t outer = inner + s.two;
+        const uint32_t two = distance(s);
+        const uint32_t inner = (code & (format.code_sign() - 1)) << shift & ~(two - 1);
+        const uint32_t outer = inner + two;
         if (s.is_far || outer > last_boundary) return exact.find(full(s), code);
         const uint32_t inner_cdf = cdf(s, inner, sign), outer_cdf = cdf(s, outer, sign);
         const uint32_t start = inner_cdf < outer_cdf ? inner_cdf : outer_cdf;
@@ -182,7 +185,10 @@ private:
     // The boundary below the largest finite code: beyond it there is no edge but infinity.
     static constexpr uint32_t last_boundary = format.largest_finite << shift;
 
-    static constexpr bool grouped = format.mantissa_bits > 3;
+    __device__ static uint32_t distance(const warp_scalar& s)
+    {
+        return grouped ? s.two : uint32_t(1) << shift;
+    }
 
     __device__ static uint32_t group_bits(const warp_scalar& s)
     {
@@ -197,12 +203,13 @@ private:
     // C of the boundary `at` - half_code (0 for 0) of a sign.
     __device__ uint32_t cdf(const warp_scalar& s, uint32_t at, uint32_t sign) const
     {
-        const uint32_t code = at == 0 ? 0 : at - half_code;
-        const float edge = detail::scale_exactly(
-            bits_to_float(code | sign), bits_to_float(uint32_t(254 - format.bias) << 23));
-        const uint32_t position = uint32_t(z_of(float_to_bits(edge), s.slope, s.bias) + 32768);
-        const uint32_t word = piece[position >> 11];
-        return (word & 0xffff) + ((position & 2047) * (word >> 16) >> 11);
+        const int code = int(at - half_code);
+        const uint32_t scale = uint32_t(254 - format.bias) << 23 | sign;
+        const float edge = detail::scale_exactly(bits_to_float(uint32_t(code > 0 ? code : 0)),
+                                                 bits_to_float(scale));
+        const uint32_t z = uint32_t(z_of(float_to_bits(edge), s.slope, s.bias));
+        const uint32_t word = piece[z >> 11 & 31];
+        return (word & 0xffff) + ((z & 2047) * (word >> 16) >> 11);
     }
 
     // What the fast way left over.
