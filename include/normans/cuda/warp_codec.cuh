@@ -26,11 +26,11 @@ namespace detail {
 
 // One lane's way through a box, a step of the group at a time.
 struct lane_walker {
-    uint32_t heads, tokens, dim;
+    uint32_t tokens, dim;
     scalar_position at;
 
     __device__ lane_walker(const block_spec& spec, uint32_t index)
-        : heads(spec.heads), tokens(spec.tokens), dim(spec.dim)
+        : tokens(spec.tokens), dim(spec.dim)
     {
         go_to(index);
     }
@@ -271,31 +271,34 @@ private:
         const uint8_t* row_steps =
             header.flags & has_row_steps ? block + at.row_steps : nullptr;
         warp_reader words{reinterpret_cast<const uint16_t*>(block + at.words), 0,
-                          header.payload_words, false};
+                          header.payload_words};
         typename lanes::mask corrupt{false};
         const uint32_t count = header.count, rank = threads::rank();
-        // Idle lanes stay with a scalar that is there.
         detail::lane_walker walker(spec, rank < count ? rank : count - 1);
         lane_rows<Predictor, detail::sink_rows<Sink>> rows{
             *this, row_steps, detail::predictor_rows<Predictor>(predictor),
             detail::sink_rows<Sink>(sink)};
         rows.move(walker.at);
-        typename lanes::mask active{rank < count};
-        for (uint32_t first = 0;;) {
+        const auto step = [&](typename lanes::mask active) {
             const uint32_t code = decode_step<lanes>(x, model_, detail::no_guess{},
                                                      rows.scalar(walker.at), active, words, corrupt);
-            if (active.set) {
-                content.add(code);
-                rows.codes(walker.at, code);
-            }
-            first += Width;
-            if (first >= count) break;
-            active.set = first + rank < count;
-            if (active.set && walker.forward(Width)) rows.move(walker.at);
+            if (active.set == 0) return;
+            content.add(code);
+            rows.codes(walker.at, code);
+        };
+        for (uint32_t left = count / Width; left != 0; --left) {
+            step(true);
+            if (walker.forward(Width)) rows.move(walker.at);
+        }
+        if (count % Width != 0) {
+            const bool active = rank < count % Width;
+            // Idle lanes take a scalar that is there.
+            if (!active && walker.go_to(count - 1)) rows.move(walker.at);
+            step(active);
         }
         if (spec.parameter_hash) parameters = hash_of(spec, count, row_steps, predictor);
-        const bool damaged = corrupt.set || words.overrun || words.next != words.count ||
-                             x != rans_format::lower_bound;
+        const bool damaged =
+            corrupt.set != 0 || words.next != words.count || x != rans_format::lower_bound;
         return threads::any(damaged) ? status::corrupt_stream : status::ok;
     }
 
@@ -391,24 +394,24 @@ private:
         warp_writer words{reinterpret_cast<uint16_t*>(out + at.words), words_room, false};
 
         uint32_t x = rans_format::lower_bound, escaped = 0;
-        const uint32_t last_step = (count - 1) / Width * Width, rank = threads::rank();
-        // Idle lanes stay with a scalar that is there.
-        typename lanes::mask active{last_step + rank < count};
-        detail::lane_walker walker(spec, active.set ? last_step + rank : count - 1);
+        const uint32_t rank = threads::rank(), tail = count % Width;
+        detail::lane_walker walker(spec, rank < tail ? count - tail + rank : count - 1);
         lane_rows<Predictor, detail::source_rows<Source>> rows{
             *this, row_steps, detail::predictor_rows<Predictor>(predictor),
             detail::source_rows<Source>(source)};
         rows.move(walker.at);
-        for (uint32_t first = last_step;;) {
-            const uint32_t code = active.set ? rows.codes(walker.at) : 0;
-            if (active.set) content.add(code);
-            escaped += encode_step<lanes>(x, model_, rows.scalar(walker.at), code, active, words)
-                               .set ? 1u : 0u;
-            if (first == 0 || words.overrun) break;
-            first -= Width;
-            const bool other_row = active.set ? walker.back(Width) : walker.go_to(first + rank);
-            if (other_row) rows.move(walker.at);
-            active.set = true;
+        const auto step = [&](typename lanes::mask active) {
+            const uint32_t code = active.set != 0 ? rows.codes(walker.at) : 0;
+            if (active.set != 0) content.add(code);
+            const warp_scalar scalar = rows.scalar(walker.at);
+            escaped += encode_step<lanes>(x, model_, scalar, code, active, words).set;
+        };
+        if (tail != 0) step(rank < tail);  // idle lanes take a scalar that is there
+        uint32_t left = count / Width;
+        if (left != 0 && walker.go_to((left - 1) * Width + rank)) rows.move(walker.at);
+        for (; left != 0 && !words.overrun; --left) {
+            step(true);
+            if (left != 1 && walker.back(Width)) rows.move(walker.at);
         }
         header.payload_words = words_room - words.next;
         if (words.overrun || layout_of(header, spec.tokens).end > room) return false;

@@ -72,12 +72,11 @@ struct warp_threads {
 };
 
 /// Words of one block, read by all its lanes: the cursor is the same in every thread. Never past
-/// `count`: then words are 0 and `overrun` is set.
+/// `count`: then words are 0 and `next` stays at count + 1.
 struct warp_reader {
     const uint16_t* words;
     uint32_t next;
     uint32_t count;
-    bool overrun;
 };
 
 /// Words written downward from `next`. Never below 0: then `overrun` is set.
@@ -95,8 +94,13 @@ struct warp_lanes {
     using threads = warp_threads<Width>;
 
     struct mask {
-        bool set;
-        friend __device__ mask operator|(mask x, mask y) { return {x.set || y.set}; }
+        uint32_t set;  // 0 or 1: as a bool it would be widened and narrowed in every step
+        __device__ constexpr mask(bool mine) : set(mine ? 1 : 0) {}
+        friend __device__ mask operator|(mask x, mask y)
+        {
+            x.set |= y.set;
+            return x;
+        }
     };
     using values = uint32_t;
     using models = warp_scalar;
@@ -108,7 +112,7 @@ struct warp_lanes {
         mask raw, escaped, corrupt;
     };
 
-    static __device__ bool any(mask m) { return threads::any(m.set); }
+    static __device__ bool any(mask m) { return threads::any(m.set != 0); }
 
     static __device__ uint32_t slot(uint32_t x) { return x & (rans_format::total - 1); }
 
@@ -128,12 +132,12 @@ struct warp_lanes {
 
     static __device__ intervals locate(const marginal_table& table, uint32_t slots, mask on)
     {
-        return find(table, on.set ? symbol_at(table, slots) : 0, on);
+        return find(table, on.set != 0 ? symbol_at(table, slots) : 0, on);
     }
 
     static __device__ intervals find(const marginal_table& table, uint32_t symbol, mask on)
     {
-        return all_of<false>(on.set ? interval_of(table, symbol) : idle_interval(), {true});
+        return all_of<false>(on.set != 0 ? interval_of(table, symbol) : idle_interval(), true);
     }
 
     static __device__ void advance(uint32_t& x, uint32_t freq, uint32_t offset)
@@ -149,12 +153,12 @@ struct warp_lanes {
 
     static __device__ mask full_for(uint32_t x, uint32_t freq)
     {
-        return {x >> rans_format::word_bits >= freq};
+        return x >> rans_format::word_bits >= freq;
     }
 
     static __device__ mask full_for_bits(uint32_t x, uint32_t bits)
     {
-        return {x >> (31 - bits) != 0};
+        return x >> (31 - bits) != 0;
     }
 
     static __device__ uint32_t pop(uint32_t& x, uint32_t bits)
@@ -179,19 +183,18 @@ struct warp_lanes {
         uint32_t word = 0;
         if (starved && mine < from.count) word = from.words[mine];
         x = starved ? x << rans_format::word_bits | word : x;
-        from.overrun = from.overrun || end > from.count;
-        from.next = end < from.count ? end : from.count;
+        from.next = end <= from.count ? end : from.count + 1;
     }
 
     /// Full lanes give a word each; the highest rank's lies at the highest address.
     static __device__ void spill(uint32_t& x, mask full, warp_writer& to)
     {
-        const uint32_t ballot = threads::ballot(full.set);
+        const uint32_t ballot = threads::ballot(full.set != 0);
         const uint32_t taken = uint32_t(__popc(ballot));
         to.overrun = to.overrun || taken > to.next;
         if (to.overrun) return;
         to.next -= taken;
-        if (!full.set) return;
+        if (full.set == 0) return;
         const uint32_t mine = to.next + uint32_t(__popc(ballot & threads::below()));
         to.words[mine] = uint16_t(x);
         x >>= rans_format::word_bits;
@@ -199,8 +202,8 @@ struct warp_lanes {
 
     static __device__ uint32_t subtract(uint32_t x, uint32_t y) { return x - y; }
     static __device__ uint32_t combine(uint32_t x, uint32_t y) { return x | y; }
-    static __device__ uint32_t where(mask set, uint32_t x) { return set.set ? x : 0; }
-    static __device__ uint32_t where_not(mask set, uint32_t x) { return set.set ? 0 : x; }
+    static __device__ uint32_t where(mask m, uint32_t x) { return m.set != 0 ? x : 0; }
+    static __device__ uint32_t where_not(mask m, uint32_t x) { return m.set != 0 ? 0 : x; }
 
 private:
     // Idle lanes have computed something too: a branch around it would cost the others more.
@@ -209,13 +212,14 @@ private:
     static __device__ intervals all_of(const interval& one, mask active)
     {
         const interval idle = idle_interval();
-        return {active.set ? one.start : idle.start,
-                active.set ? one.freq : idle.freq,
-                active.set ? one.code : idle.code,
-                active.set ? one.raw_bits : idle.raw_bits,
-                {Grouped && active.set && one.raw_bits != 0},
-                {active.set && one.escaped},
-                {active.set && one.corrupt}};
+        const bool on = active.set != 0;
+        return {on ? one.start : idle.start,
+                on ? one.freq : idle.freq,
+                on ? one.code : idle.code,
+                on ? one.raw_bits : idle.raw_bits,
+                Grouped && on && one.raw_bits != 0,
+                on && one.escaped,
+                on && one.corrupt};
     }
 };
 

@@ -22,8 +22,6 @@ __device__ inline const normal_shape& shape_table(shape_id id)
     return shapes[valid_shape(id) ? uint32_t(id) : 0];
 }
 
-__device__ inline float inverse_of(uint32_t bits) { return 1.0f / bits_to_float(bits); }
-
 // An exact product, where one factor may be subnormal: -use_fast_math must not flush it.
 __device__ inline float scale_exactly(float x, float power_of_two)
 {
@@ -45,6 +43,15 @@ __device__ inline float fused(float x, float y, float z)
 #endif
 }
 
+// About 1 / x by Newton's steps, for the guess: a division would be a call.
+__device__ inline float inverse_of(uint32_t bits)
+{
+    float inverse = bits_to_float(0x7ef311c7u - bits);
+    for (int i = 0; i < 3; ++i)
+        inverse = fused(inverse, fused(-bits_to_float(bits), inverse, 1.0f), inverse);
+    return inverse;
+}
+
 }  // namespace detail
 
 /// One scalar's distribution, as far as the fast way needs it.
@@ -56,7 +63,7 @@ struct warp_scalar {
     uint32_t two;        // the distance of two boundaries in code space
     uint32_t sigma_index;
     uint32_t row_slope;
-    bool is_far;
+    bool is_far;         // or may be: the definition decides
 };
 
 /// The tables of one (scalar type, shape, sigma offset), for shared memory. Plain data: filled by
@@ -75,7 +82,7 @@ struct warp_model {
     normal_model<Type> exact;
     const marginal_table* marginal;
     uint32_t piece[32];  // of G from z = 0 on, then from -32768: escape_slots + base, rise << 16
-    factor sigma[8];     // by the index's low bits, of the lowest octave
+    factor sigma[256];   // by index; {0, 0} for sigma 0
     factor row[16];      // by nibble
     float guess[rans_format::total / slots_per_guess];  // z
 
@@ -92,11 +99,12 @@ struct warp_model {
             const uint32_t rise = uint32_t(shape.base[i + 1]) - shape.base[i];
             piece[i ^ 16] = (shape.escape_slots + shape.base[i]) | rise << 16;
         }
-        const uint32_t octaves = uint32_t(spec.sigma_offset) << 23;
-        for (uint32_t i = thread; i < 8; i += threads) {
-            const uint32_t slope = shape.slope[i] - octaves;
+        for (uint32_t i = thread; i < 255; i += threads) {
+            const uint32_t octaves = uint32_t(spec.sigma_offset + int(i >> 3)) << 23;
+            const uint32_t slope = shape.slope[i & 7] - octaves;
             sigma[i] = {slope, detail::inverse_of(slope)};
         }
+        if (thread == 0) sigma[sigma_zero] = {0, 0.0f};
         for (uint32_t i = thread; i < 16; i += threads) {
             static constexpr row_slope_table slopes = row_slopes();
             const uint32_t slope = slopes.bits[i];
@@ -113,18 +121,20 @@ struct warp_model {
         s.mean = mean;
         s.sigma_index = sigma_index;
         s.row_slope = steps.slope;
-        const factor& fraction = sigma[sigma_index & 7];
-        const uint32_t octaves = sigma_index >> 3 << 23;
-        s.slope = multiply(fraction.slope - octaves, steps.slope);
+        const factor of_sigma = sigma[sigma_index];
+        s.slope = multiply(of_sigma.slope, steps.slope);
         s.deviation = bits_to_float(
-            multiply(float_to_bits(fraction.deviation) + octaves, float_to_bits(steps.deviation)));
-        const int sigma_field = int((one_bits + exact.shape.unit_slope - s.slope) >> 23);
-        const int mean_field = int(exponent_field(mean));
-        s.is_far = sigma_index == sigma_zero || mean_field >= sigma_field + 16;
-        s.bias = s.is_far ? 0 : multiply(mean, s.slope) ^ sign_bit;
+            multiply(float_to_bits(of_sigma.deviation), float_to_bits(steps.deviation)));
+        s.bias = multiply(mean, s.slope) ^ sign_bit;
+        // Far scalars are more than 2^15 sigma from zero, even with sigma's exponent an eighth of
+        // an octave off, so more than 2^27 in z under every shape.
+        s.is_far = (s.bias & ~sign_bit) >= (127u + 27) << 23;
+        if (s.is_far) s.bias = 0;
         s.two = uint32_t(1) << shift;
         constexpr int p = int(format.mantissa_bits), subnormal_field = 128 - format.bias;
         if (grouped) {
+            const int sigma_field = int((one_bits + exact.shape.unit_slope - s.slope) >> 23);
+            const int mean_field = int(exponent_field(mean));
             int field = mean_field > sigma_field ? mean_field : sigma_field;
             field = field > subnormal_field ? field : subnormal_field;
             const int g = sigma_field - field + p - 3;
@@ -169,7 +179,7 @@ struct warp_model {
         const uint32_t inner_cdf = cdf(s, inner, sign), outer_cdf = cdf(s, outer, sign);
         const uint32_t start = inner_cdf < outer_cdf ? inner_cdf : outer_cdf;
         const uint32_t freq = (inner_cdf < outer_cdf ? outer_cdf : inner_cdf) - start;
-        if (freq == 0) return exact.escape();
+        if (freq == 0) return exact.find(full(s), code);  // an escape, but for sigma 0
         return {start, freq, code_of(inner, sign), group_bits(s), false, false};
     }
 
@@ -213,7 +223,7 @@ private:
     }
 
     // What the fast way left over.
-    __device__ interval search(const warp_scalar& s, uint32_t slot, uint32_t near,
+    NORMANS_NOINLINE __device__ interval search(const warp_scalar& s, uint32_t slot, uint32_t near,
                                uint32_t sign) const
     {
         if (slot < exact.shape.escape_slots) return exact.escape();
