@@ -280,8 +280,9 @@ private:
             detail::sink_rows<Sink>(sink)};
         rows.move(walker.at);
         const auto step = [&](typename lanes::mask active) {
-            const uint32_t code = decode_step<lanes>(x, model_, detail::no_guess{},
-                                                     rows.scalar(walker.at), active, words, corrupt);
+            const warp_scalar scalar = rows.scalar(walker.at);
+            const uint32_t code = decode_step<lanes>(x, model_, detail::no_guess{}, scalar, active,
+                                                     words, corrupt);
             if (active.set == 0) return;
             content.add(code);
             rows.codes(walker.at, code);

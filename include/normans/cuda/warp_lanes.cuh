@@ -137,7 +137,8 @@ struct warp_lanes {
 
     static __device__ intervals find(const marginal_table& table, uint32_t symbol, mask on)
     {
-        return all_of<false>(on.set != 0 ? interval_of(table, symbol) : idle_interval(), true);
+        const interval one = on.set != 0 ? interval_of(table, symbol) : idle_interval();
+        return {one.start, one.freq, one.code, 0, false, false, false};
     }
 
     static __device__ void advance(uint32_t& x, uint32_t freq, uint32_t offset)
@@ -206,10 +207,17 @@ struct warp_lanes {
     static __device__ uint32_t where_not(mask m, uint32_t x) { return m.set != 0 ? 0 : x; }
 
 private:
+    static __device__ mask flag(uint32_t zero_or_one)
+    {
+        mask m = false;
+        m.set = zero_or_one;
+        return m;
+    }
+
     // Idle lanes have computed something too: a branch around it would cost the others more.
     // Only escapes have raw bits where codes are not grouped.
     template <bool Grouped>
-    static __device__ intervals all_of(const interval& one, mask active)
+    static __device__ intervals all_of(const warp_interval& one, mask active)
     {
         const interval idle = idle_interval();
         const bool on = active.set != 0;
@@ -218,8 +226,8 @@ private:
                 on ? one.code : idle.code,
                 on ? one.raw_bits : idle.raw_bits,
                 Grouped && on && one.raw_bits != 0,
-                on && one.escaped,
-                on && one.corrupt};
+                flag(on ? one.escaped : 0),
+                flag(on ? one.corrupt : 0)};
     }
 };
 

@@ -66,6 +66,11 @@ struct warp_scalar {
     bool is_far;         // or may be: the definition decides
 };
 
+/// An interval with its flags as numbers, 0 or 1: bytes would be widened in every step.
+struct warp_interval {
+    uint32_t start, freq, code, raw_bits, escaped, corrupt;
+};
+
 /// The tables of one (scalar type, shape, sigma offset), for shared memory. Plain data: filled by
 /// fill(), then read by any number of warps.
 template <scalar_type Type>
@@ -144,7 +149,7 @@ struct warp_model {
     }
 
     /// As normal_model's, the first guess included.
-    __device__ interval locate(const warp_scalar& s, uint32_t slot) const
+    __device__ warp_interval locate(const warp_scalar& s, uint32_t slot) const
     {
         const float value = detail::fused(guess[slot / slots_per_guess], s.deviation,
                                           bits_to_float(s.mean));
@@ -165,22 +170,22 @@ struct warp_model {
         const uint32_t inner = inward ? other : near;
         if (slot - start >= freq || inner + two > last_boundary || s.is_far)
             return search(s, slot, near, sign);
-        return {start, freq, code_of(inner, sign), group_bits(s), false, false};
+        return {start, freq, code_of(inner, sign), group_bits(s), 0, 0};
     }
 
     /// As normal_model's.
-    __device__ interval find(const warp_scalar& s, uint32_t code) const
+    __device__ warp_interval find(const warp_scalar& s, uint32_t code) const
     {
         const uint32_t sign = code << (32 - format.code_bits) & sign_bit;
         const uint32_t two = distance(s);
         const uint32_t inner = (code & (format.code_sign() - 1)) << shift & ~(two - 1);
         const uint32_t outer = inner + two;
-        if (s.is_far || outer > last_boundary) return exact.find(full(s), code);
+        if (s.is_far || outer > last_boundary) return flat(exact.find(full(s), code));
         const uint32_t inner_cdf = cdf(s, inner, sign), outer_cdf = cdf(s, outer, sign);
         const uint32_t start = inner_cdf < outer_cdf ? inner_cdf : outer_cdf;
         const uint32_t freq = (inner_cdf < outer_cdf ? outer_cdf : inner_cdf) - start;
-        if (freq == 0) return exact.find(full(s), code);  // an escape, but for sigma 0
-        return {start, freq, code_of(inner, sign), group_bits(s), false, false};
+        if (freq == 0) return flat(exact.find(full(s), code));  // an escape, but for sigma 0
+        return {start, freq, code_of(inner, sign), group_bits(s), 0, 0};
     }
 
     /// normal_model's view of the same scalar.
@@ -222,16 +227,22 @@ private:
         return (word & 0xffff) + ((z & 2047) * (word >> 16) >> 11);
     }
 
-    // What the fast way left over.
-    NORMANS_NOINLINE __device__ interval search(const warp_scalar& s, uint32_t slot, uint32_t near,
-                               uint32_t sign) const
+    __device__ static warp_interval flat(const interval& one)
     {
-        if (slot < exact.shape.escape_slots) return exact.escape();
+        return {one.start,    one.freq,           one.code,
+                one.raw_bits, one.escaped ? 1u : 0, one.corrupt ? 1u : 0};
+    }
+
+    // What the fast way left over.
+    NORMANS_NOINLINE __device__ warp_interval search(const warp_scalar& s, uint32_t slot,
+                                                     uint32_t near, uint32_t sign) const
+    {
+        if (slot < exact.shape.escape_slots) return flat(exact.escape());
         const scalar_model m = full(s);
-        if (m.is_far) return exact.locate_far(m, slot);
+        if (m.is_far) return flat(exact.locate_far(m, slot));
         const uint32_t k = near >> (shift + m.group_bits), last = uint32_t(m.last_group) + 1;
         const int boundary = int(k < last ? k : last);
-        return exact.locate(m, slot, sign != 0 ? -boundary : boundary);
+        return flat(exact.locate(m, slot, sign != 0 ? -boundary : boundary));
     }
 
     // The z at which G reaches a slot, or about there.
