@@ -130,7 +130,7 @@ def check_words(include):
 
 def examples_of(include):
     folder = os.path.join(os.path.dirname(include), "examples")
-    names = [n for n in sorted(os.listdir(folder)) if re.match(r"\d\d_.*\.cpp$", n)]
+    names = [n for n in sorted(os.listdir(folder)) if re.match(r"\d\d_.*\.(cpp|cu)$", n)]
     return {name: read(os.path.join(folder, name)) for name in names}
 
 

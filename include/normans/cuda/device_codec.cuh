@@ -44,7 +44,8 @@ struct device_support {
 
 namespace detail {
 
-constexpr uint32_t codec_threads = 128;
+// Blocks per multiprocessor keep the compiler from trading registers for spills.
+constexpr uint32_t codec_threads = 128, codec_blocks = 5;
 
 template <class Code>
 __device__ status entry_error(const block_spec& spec, uint32_t tokens, const Code* data)
@@ -78,7 +79,7 @@ __device__ encode_result run_entry(const Codec& codec, block_spec spec,
 }
 
 template <class Codec, uint32_t Width, class Entry, class Result>
-static __global__ void __launch_bounds__(codec_threads)
+static __global__ void __launch_bounds__(codec_threads, codec_blocks)
     run_entries(block_spec spec, const Entry* entries, uint32_t count, const uint32_t* valid,
                 Result* results)
 {

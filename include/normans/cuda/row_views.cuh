@@ -118,8 +118,12 @@ __device__ inline affine_row row_of(const channel_affine& f, const scalar_positi
 {
     static constexpr float identity[2] = {1.0f, -0.0f};
     const size_t first = size_t(at.head) * f.dim;
-    return f.a == nullptr ? affine_row{identity, identity + 1, 0}
-                          : affine_row{f.a + first, f.b + first, 1};
+    affine_row row{identity, identity + 1, 0};
+    if (f.a == nullptr) return row;
+    row.a = f.a + first;
+    row.b = f.b + first;
+    row.stride = 1;
+    return row;
 }
 
 template <class View>

@@ -50,11 +50,16 @@ struct lane_walker {
         at.index += scalars;
         at.channel += scalars;
         if (at.channel < dim) return false;
-        if (at.channel - dim >= dim) return go_to(at.index);
+        uint32_t rows = 1;
         at.channel -= dim;
-        if (++at.token == tokens) {
-            at.token = 0;
-            ++at.head;
+        if (at.channel >= dim) {
+            rows += at.channel / dim;
+            at.channel %= dim;
+        }
+        at.token += rows;
+        if (at.token >= tokens) {
+            at.head += at.token / tokens;
+            at.token %= tokens;
         }
         return true;
     }
@@ -228,15 +233,13 @@ private:
         const uint8_t* row_steps;
         detail::predictor_rows<Predictor> predictor;
         Codes codes;
-        int row_step = 0;
         typename TempStorage::factor step{};
 
         __device__ void move(const scalar_position& at)
         {
             predictor.move(at);
             codes.move(at);
-            row_step = detail::row_step_at(row_steps, at.token);
-            step = codec.model_.row[row_step - min_row_step];
+            step = codec.model_.row[detail::row_step_at(row_steps, at.token) - min_row_step];
         }
         __device__ warp_scalar scalar(const scalar_position& at) const
         {
@@ -271,7 +274,7 @@ private:
         const uint8_t* row_steps =
             header.flags & has_row_steps ? block + at.row_steps : nullptr;
         warp_reader words{reinterpret_cast<const uint16_t*>(block + at.words), 0,
-                          header.payload_words};
+                          header.payload_words, header.payload_words + 1};
         typename lanes::mask corrupt{false};
         const uint32_t count = header.count, rank = threads::rank();
         detail::lane_walker walker(spec, rank < count ? rank : count - 1);

@@ -72,11 +72,12 @@ struct warp_threads {
 };
 
 /// Words of one block, read by all its lanes: the cursor is the same in every thread. Never past
-/// `count`: then words are 0 and `next` stays at count + 1.
+/// `count`: then words are 0 and `next` stays at `past`.
 struct warp_reader {
     const uint16_t* words;
     uint32_t next;
     uint32_t count;
+    uint32_t past;  // count + 1
 };
 
 /// Words written downward from `next`. Never below 0: then `overrun` is set.
@@ -184,7 +185,7 @@ struct warp_lanes {
         uint32_t word = 0;
         if (starved && mine < from.count) word = from.words[mine];
         x = starved ? x << rans_format::word_bits | word : x;
-        from.next = end <= from.count ? end : from.count + 1;
+        from.next = end < from.past ? end : from.past;
     }
 
     /// Full lanes give a word each; the highest rank's lies at the highest address.

@@ -130,11 +130,14 @@ struct warp_model {
         s.slope = multiply(of_sigma.slope, steps.slope);
         s.deviation = bits_to_float(
             multiply(float_to_bits(of_sigma.deviation), float_to_bits(steps.deviation)));
-        s.bias = multiply(mean, s.slope) ^ sign_bit;
+        s.bias = multiply(float_to_bits(-bits_to_float(mean)), s.slope);
         // Far scalars are more than 2^15 sigma from zero, even with sigma's exponent an eighth of
-        // an octave off, so more than 2^27 in z under every shape.
-        s.is_far = (s.bias & ~sign_bit) >= (127u + 27) << 23;
-        if (s.is_far) s.bias = 0;
+        // an octave off, so more than 2^27 in z under every shape. NaN is far, too.
+        const float bias = bits_to_float(s.bias);
+        s.is_far = !(bias < 134217728.0f && bias > -134217728.0f);
+#if !defined(__CUDA_ARCH__)
+        if (s.is_far) s.bias = 0;  // z_of takes finite numbers; the device's takes any
+#endif
         s.two = uint32_t(1) << shift;
         constexpr int p = int(format.mantissa_bits), subnormal_field = 128 - format.bias;
         if (grouped) {
@@ -234,7 +237,7 @@ private:
     }
 
     // What the fast way left over.
-    NORMANS_NOINLINE __device__ warp_interval search(const warp_scalar& s, uint32_t slot,
+    __device__ warp_interval search(const warp_scalar& s, uint32_t slot,
                                                      uint32_t near, uint32_t sign) const
     {
         if (slot < exact.shape.escape_slots) return flat(exact.escape());
