@@ -18,7 +18,7 @@ struct ramp {  // integers and exact floats only: host and device must get the s
 
 struct answer { normans::status code; unsigned sum; };
 
-__global__ void sum_of_codes(normans::block_spec spec, std::uint8_t* block, size_t bytes, answer* to)
+__global__ void sum_codes(normans::block_spec spec, std::uint8_t* block, size_t bytes, answer* to)
 {
     __shared__ codec::TempStorage tables;  // one for all warps of the block
     codec::prepare(tables, spec, threadIdx.x, blockDim.x);
@@ -51,7 +51,7 @@ int main()
     cudaMalloc(&there, behind + sizeof found);
     cudaMemcpy(there, block.data(), encoded.bytes, cudaMemcpyHostToDevice);
     cudaMemset(there + behind, 0, sizeof found);
-    sum_of_codes<<<1, 32>>>(spec, there, encoded.bytes, reinterpret_cast<answer*>(there + behind));
+    sum_codes<<<1, 32>>>(spec, there, encoded.bytes, reinterpret_cast<answer*>(there + behind));
     cudaMemcpy(&found, there + behind, sizeof found, cudaMemcpyDeviceToHost);
     cudaFree(there);
     std::printf("%zu bytes for %u codes, %s, the sum is %s\n", encoded.bytes, spec.dim,
