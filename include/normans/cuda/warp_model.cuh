@@ -5,7 +5,9 @@
 //   Code space. A magnitude shifted up to where fp32 keeps its fraction is an fp32 number: the
 //   code's value times a power of two, subnormal codes being subnormal floats. So one exact
 //   multiplication turns any edge, subnormal or not, into its value.
-//   Tables in shared memory: 32 words of G, one bank each, and a guess for every 16 slots.
+//   Tables in shared memory: G in two times 32 words, a bank each; a guess for every 16 slots.
+
+#include <math.h>
 
 #include "../host/block.hpp"
 #include "../host/row_scale.hpp"
@@ -86,7 +88,8 @@ struct warp_model {
 
     normal_model<Type> exact;
     const marginal_table* marginal;
-    uint32_t piece[32];  // of G from z = 0 on, then from -32768: escape_slots + base, rise << 16
+    uint32_t base[32];   // escape_slots + G where a piece begins; pieces from z = 0 on, then from
+    uint32_t rise[32];   // -32768
     factor sigma[256];   // by index; {0, 0} for sigma 0
     factor row[16];      // by nibble
     float guess[rans_format::total / slots_per_guess];  // z
@@ -101,8 +104,8 @@ struct warp_model {
             exact.marginal = marginal = spec.marginal;
         }
         for (uint32_t i = thread; i < 32; i += threads) {
-            const uint32_t rise = uint32_t(shape.base[i + 1]) - shape.base[i];
-            piece[i ^ 16] = (shape.escape_slots + shape.base[i]) | rise << 16;
+            base[i ^ 16] = shape.escape_slots + shape.base[i];
+            rise[i ^ 16] = uint32_t(shape.base[i + 1]) - shape.base[i];
         }
         for (uint32_t i = thread; i < 255; i += threads) {
             const uint32_t octaves = uint32_t(spec.sigma_offset + int(i >> 3)) << 23;
@@ -133,8 +136,7 @@ struct warp_model {
         s.bias = multiply(float_to_bits(-bits_to_float(mean)), s.slope);
         // Far scalars are more than 2^15 sigma from zero, even with sigma's exponent an eighth of
         // an octave off, so more than 2^27 in z under every shape. NaN is far, too.
-        const float bias = bits_to_float(s.bias);
-        s.is_far = !(bias < 134217728.0f && bias > -134217728.0f);
+        s.is_far = !(fabsf(bits_to_float(s.bias)) < 134217728.0f);
 #if !defined(__CUDA_ARCH__)
         if (s.is_far) s.bias = 0;  // z_of takes finite numbers; the device's takes any
 #endif
@@ -165,7 +167,7 @@ struct warp_model {
         uint32_t sign = bits & sign_bit;
         const uint32_t near_cdf = cdf(s, near, sign);
         if (grouped && near == 0) sign = slot < near_cdf ? sign_bit : 0;
-        const bool inward = (slot < near_cdf) != (sign != 0);
+        const bool inward = (slot < near_cdf) != (int32_t(sign) < 0);
         const uint32_t other = inward ? near - two : near + two;
         const uint32_t other_cdf = cdf(s, other, sign);
         const uint32_t start = near_cdf < other_cdf ? near_cdf : other_cdf;
@@ -215,7 +217,8 @@ private:
 
     __device__ static uint32_t code_of(uint32_t inner, uint32_t sign)
     {
-        return inner >> shift | sign >> (32 - format.code_bits);
+        constexpr unsigned unused = 32 - format.code_bits;
+        return ((inner << (unused - shift)) + sign) >> unused;
     }
 
     // C of the boundary `at` - half_code (0 for 0) of a sign.
@@ -226,8 +229,8 @@ private:
         const float edge = detail::scale_exactly(bits_to_float(uint32_t(code > 0 ? code : 0)),
                                                  bits_to_float(scale));
         const uint32_t z = uint32_t(z_of(float_to_bits(edge), s.slope, s.bias));
-        const uint32_t word = piece[z >> 11 & 31];
-        return (word & 0xffff) + ((z & 2047) * (word >> 16) >> 11);
+        const uint32_t piece = z >> 11 & 31;
+        return base[piece] + ((z & 2047) * rise[piece] >> 11);
     }
 
     __device__ static warp_interval flat(const interval& one)
