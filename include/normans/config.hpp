@@ -45,21 +45,21 @@ static_assert(__cplusplus >= 201703L, "normans needs C++17");
 #define NORMANS_HIDE(pointer) static_cast<void>(0)
 #endif
 
-// Named after what the unit is compiled for: units built for different targets can then be linked
-// into one program, and each keeps its own copy of the inline functions.
-#if defined(__CUDACC__)
-#define NORMANS_AVX512 0
-#define NORMANS_AVX2 0
-#define NORMANS_NEON 0
-#define NORMANS_SSE2 0
-#define NORMANS_NAMESPACE v0
-#else
 #if defined(__SSE2__) && defined(__GNUC__)
 #define NORMANS_SSE2 1
 #define NORMANS_VECTOR_16 __attribute__((vector_size(16)))  // a type's register of 16 bytes
 #else
 #define NORMANS_SSE2 0
 #endif
+
+// Named after what the unit is compiled for: units built for different targets can then be linked
+// into one program, and each keeps its own copy of the inline functions.
+#if defined(__CUDACC__)
+#define NORMANS_AVX512 0
+#define NORMANS_AVX2 0
+#define NORMANS_NEON 0
+#define NORMANS_NAMESPACE v0
+#else
 #if defined(__AVX512F__) && defined(__AVX512BW__) && defined(__AVX512DQ__) && \
     defined(__AVX512VL__) && defined(__AVX512VBMI2__)
 #define NORMANS_AVX512 1
