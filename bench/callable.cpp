@@ -16,7 +16,7 @@ namespace {
 auto predictor_of(const normans::array_predictor& views)
 {
     const auto* means = static_cast<const float*>(views.means.data);
-    const uint8_t* sigmas = views.sigmas.index;
+    const auto* sigmas = static_cast<const uint8_t*>(views.sigmas.data);
     return [=](const normans::scalar_position& at) {
         return normans::prediction{means[at.index], sigmas[at.channel]};
     };

@@ -106,6 +106,12 @@ inline void add_views(catalogue& rows)
     view("mean-fp32", [](synthetic& s) { s.means = any_means::fp32; });
     view("mean-fp8", [](synthetic& s) { s.means = normans::scalar_type::e4m3fn; });
     view("sigma-scalar", [](synthetic& s) { s.sigmas = sigma_kind::scalar; });
+    using kind = normans::any_sigmas::kind;
+    for (const kind type : {kind::deviation, kind::variance})
+        view(type == kind::deviation ? "sigma-deviation" : "sigma-variance", [=](synthetic& s) {
+            s.sigmas = sigma_kind::scalar;
+            s.sigma_type = type;
+        });
     view("sigma-one", [](synthetic& s) { s.sigmas = sigma_kind::one; });
     view("no-affine", [](synthetic& s) { s.affine = false; });
     view("no-row-scale", [](synthetic& s) { s.row_scale = false; });

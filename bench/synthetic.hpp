@@ -24,6 +24,7 @@ struct synthetic {
     size_t pages_per_call = 8;
     normans::scalar_type means = normans::scalar_type::bf16;  // or any_means::fp32, or fp8
     sigma_kind sigmas = sigma_kind::channel;
+    normans::any_sigmas::kind sigma_type = normans::any_sigmas::kind::index;  // else per scalar
     bool affine = true;
     bool row_scale = true;    // the encoder may store row steps
     bool row_factors = true;  // tokens differ in scale, so that steps pay
@@ -102,8 +103,12 @@ public:
         one.spec.row_scale = wanted_.row_scale;
         one.box = {codes_.data() + first, head, token};
         one.predictor.means = {means, head, token, wanted_.means};
-        one.predictor.sigmas = {sigma_.data() + (each ? first : 0), wanted_.dim, each ? 1u : 0u,
-                                wanted_.sigmas == sigma_kind::channel ? 1u : 0u};
+        const bool floats = wanted_.sigma_type != normans::any_sigmas::kind::index;
+        const void* sigmas = sigma_.data() + (each ? first : 0);
+        if (floats) sigmas = real_sigma_.data() + first;
+        one.predictor.sigmas = {sigmas, wanted_.dim, each ? 1u : 0u,
+                                wanted_.sigmas == sigma_kind::channel ? 1u : 0u,
+                                wanted_.sigma_type, offset};
         if (wanted_.affine) one.predictor.affine = {a_.data(), b_.data(), wanted_.dim};
         one.count = wanted_.page_scalars();
         return one;
@@ -121,6 +126,7 @@ private:
     {
         const bool each = wanted_.sigmas == sigma_kind::scalar;
         sigma_.resize(each ? pages_ * wanted_.page_scalars() : wanted_.channels());
+        real_sigma_.resize(each ? sigma_.size() : 0);
         for (uint32_t c = 0; c < wanted_.channels(); ++c) {
             const bool binade = wanted_.sigma_cells > 0;
             scale_.push_back(binade ? 8 : std::exp2(random_.between(0, 3)));
@@ -164,7 +170,10 @@ private:
                     sigma *= std::exp2(random_.between(-0.5, 0.5));
                     const size_t in_page = size_t(c / wanted_.dim * wanted_.tokens + token) *
                                                wanted_.dim + c % wanted_.dim;
-                    sigma_[p * wanted_.page_scalars() + in_page] = index_of(sigma);
+                    const size_t at = p * wanted_.page_scalars() + in_page;
+                    const bool squared = wanted_.sigma_type == normans::any_sigmas::kind::variance;
+                    sigma_[at] = index_of(sigma);
+                    real_sigma_[at] = float(squared ? sigma * sigma : sigma);
                 }
                 sigma = row * std::exp2(offset + index_of(sigma) / 8.0);
                 const float value = float(mean + sigma * random_.gaussian());
@@ -179,7 +188,7 @@ private:
     size_t pages_;
     random_numbers random_;
     std::vector<double> scale_, spread_;
-    std::vector<float> a_, b_, fp32_;
+    std::vector<float> a_, b_, fp32_, real_sigma_;
     std::vector<uint16_t> bf16_;
     std::vector<uint8_t> fp8_, sigma_;
     std::vector<Code> codes_;

@@ -370,6 +370,46 @@ uint32_t quotient_from(uint32_t x, uint32_t freq, float estimate)
 
 }  // namespace
 
+TEST_CASE("sigma indices of deviations and variances are the definition's, at every step's edges")
+{
+    // Around every middle and the ends of every octave, and what is no ordinary number.
+    std::vector<uint32_t> bits{0, 1, 0x7fffff, 0x7f800000, 0x7f800001, 0x7fffffff};
+    for (uint32_t field = 0; field < 256; ++field)
+        for (const bool squared : {false, true}) {
+            const detail::sigma_grid grid = detail::sigma_grid_of(squared);
+            for (int i = 0; i < grid.steps; ++i)
+                for (const uint32_t around : {grid.middle[i] - 1, grid.middle[i],
+                                              grid.middle[i] ^ 0x10000, grid.middle[i] ^ 0x8000})
+                    bits.push_back(field << 23 | around);
+            bits.push_back(field << 23);
+            bits.push_back(field << 23 | 0x7fffff);
+        }
+    for (size_t i = bits.size(); i-- > 0;) bits.push_back(bits[i] | sign_bit);
+    random_source random{31};
+    for (int i = 0; i < 20000; ++i) bits.push_back(random.bits());
+    bits.resize((bits.size() + lanes - 1) / lanes * lanes);
+
+    for (const bool squared : {false, true})
+        for (const int offset : {min_sigma_offset, -16, 0, max_sigma_offset, -100000, 100000}) {
+            const detail::plane_sigmas<simd> index(squared, offset);
+            for (size_t i = 0; i < bits.size(); i += lanes) {
+                float value[lanes];
+                std::memcpy(value, bits.data() + i, sizeof value);
+                const std::vector<uint16_t> found = stored<simd>(index(simd::load(value)));
+                for (uint32_t k = 0; k < lanes; ++k) {
+                    const uint32_t expected = squared ? sigma_index(variance{value[k]}, offset)
+                                                      : sigma_index(deviation{value[k]}, offset);
+                    if (found[k] != expected) {
+                        CAPTURE(bits[i + k]);
+                        CAPTURE(squared);
+                        CAPTURE(offset);
+                        REQUIRE(found[k] == expected);
+                    }
+                }
+            }
+        }
+}
+
 TEST_CASE("any estimate within the instruction's bound will do, for every freq")
 {
     // rcpps promises 1.5 * 2^-12, vrcp14ps 2^-14.

@@ -53,6 +53,7 @@ public:
                      : choice.below(2) == 0 ? scalar_type::bf16
                                             : bytes[choice.below(4)];
         sigma_kind_ = choice.below(3);
+        sigma_type_ = any_sigmas::kind(choice.below(2) * choice.below(3));
         affine_ = choice.below(2) == 0;
         fill(random);
     }
@@ -67,7 +68,10 @@ public:
                                 ? static_cast<const void*>(half_.data())
                                 : byte_.data();
         return {{means, head, token, mean_type_},
-                {sigma_.data(), spec.dim, sigma_kind_ == 2 ? 1u : 0u, sigma_kind_ == 1 ? 1u : 0u},
+                {sigma_type_ == any_sigmas::kind::index ? static_cast<const void*>(sigma_.data())
+                                                        : real_sigma_.data(),
+                 spec.dim, sigma_kind_ == 2 ? 1u : 0u, sigma_kind_ == 1 ? 1u : 0u, sigma_type_,
+                 spec.sigma_offset},
                 {affine_ ? a_.data() : nullptr, affine_ ? b_.data() : nullptr, spec.dim}};
     }
 
@@ -112,7 +116,8 @@ public:
         return std::string(scalar_name(spec.dtype)) + " " + std::to_string(spec.heads) + "x" +
                std::to_string(spec.tokens) + "x" + std::to_string(spec.dim) + " lanes " +
                std::to_string(spec.lanes) + " means " + std::to_string(int(mean_type_)) +
-               " sigmas " + std::to_string(sigma_kind_) + (affine_ ? " affine" : "") +
+               " sigmas " + std::to_string(sigma_kind_) + " as " +
+               std::to_string(int(sigma_type_)) + (affine_ ? " affine" : "") +
                (spec.row_scale ? " rows" : "") + " shape " + std::to_string(int(spec.shape));
     }
 
@@ -139,6 +144,16 @@ private:
                 index = uint8_t(random.bits());
             if (regime == 8 && random.below(4) == 0) index = uint8_t(sigma_zero);
             if (regime == 9) index = uint8_t(random.below(30));
+        }
+        for (const uint8_t index : sigma_) {
+            const bool squared = sigma_type_ == any_sigmas::kind::variance;
+            const double value = index == sigma_zero
+                                     ? 0
+                                     : field::sigma_value(index, spec.sigma_offset) *
+                                           std::exp2((random.below(64) - 31.5) / 512);
+            real_sigma_.push_back(float(squared ? value * value : value));
+            if (regime == 6 && random.below(8) == 0)
+                real_sigma_.back() = bits_to_float(random.bits());
         }
         for (float& a : a_)
             a = regime == 10 ? normal_bits(random) : 1 + float(random.normal()) / 16;
@@ -190,11 +205,12 @@ private:
     marginal_table marginal_{};
     scalar_type mean_type_;
     uint32_t sigma_kind_;  // one, per channel, per scalar
+    any_sigmas::kind sigma_type_;
     bool affine_;
     std::vector<Code> codes_, back_;
     std::vector<uint8_t> out_, byte_, sigma_;
     std::vector<uint16_t> half_;
-    std::vector<float> wide_, a_, b_;
+    std::vector<float> wide_, real_sigma_, a_, b_;
 };
 
 /// 1 to 24 blocks: runs of one geometry and of one kind, and changes between them.

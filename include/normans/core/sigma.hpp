@@ -28,8 +28,26 @@ struct variance {
 
 namespace detail {
 
-NORMANS_HD constexpr uint8_t clamp_sigma(int index)
+struct sigma_grid {
+    int steps;  // in an octave of the float, and where each begins:
+    uint32_t middle[8];
+};
+
+// The middles between grid points, on a log scale, as mantissas: of deviations
+// ceil(2^((2 i + 1) / 16) 2^23) - 2^23, of variances the same with / 8.
+NORMANS_HD constexpr sigma_grid sigma_grid_of(bool squared)
 {
+    if (squared) return {4, {0x0b95c2, 0x25fed7, 0x45672b, 0x6ac0c7}};
+    return {8, {0x05aac4, 0x11c3d4, 0x1ef533, 0x2d583f, 0x3d08a4, 0x4e248d, 0x60ccdf, 0x75257e}};
+}
+
+NORMANS_HD constexpr uint8_t sigma_on(sigma_grid grid, uint32_t bits, int offset)
+{
+    if (bits == 0 || bits > infinity_bits) return uint8_t(sigma_zero);
+    if (bits == infinity_bits) return uint8_t(largest_sigma_index);
+    if (exponent_field(bits) == 0) return 0;
+    int index = (int(exponent_field(bits)) - 127) * grid.steps - offset * 8;
+    for (int i = 0; i < grid.steps; ++i) index += (bits & 0x7fffff) >= grid.middle[i];
     const int largest = int(largest_sigma_index);
     return uint8_t(index < 0 ? 0 : index > largest ? largest : index);
 }
@@ -39,30 +57,13 @@ NORMANS_HD constexpr uint8_t clamp_sigma(int index)
 /// Sigma index of a standard deviation.
 NORMANS_HD inline uint8_t sigma_index(deviation sigma, int offset)
 {
-    // ceil(2^((2 i + 1) / 16) 2^23) - 2^23: the middles between grid points, on a log scale.
-    constexpr uint32_t middle[8] = {0x05aac4, 0x11c3d4, 0x1ef533, 0x2d583f,
-                                    0x3d08a4, 0x4e248d, 0x60ccdf, 0x75257e};
-    const uint32_t bits = float_to_bits(sigma.value);
-    if (bits == 0 || bits > infinity_bits) return uint8_t(sigma_zero);
-    if (bits == infinity_bits) return uint8_t(largest_sigma_index);
-    if (exponent_field(bits) == 0) return 0;
-    int index = (int(exponent_field(bits)) - 127 - offset) * 8;
-    for (const uint32_t limit : middle) index += (bits & 0x7fffff) >= limit;
-    return detail::clamp_sigma(index);
+    return detail::sigma_on(detail::sigma_grid_of(false), float_to_bits(sigma.value), offset);
 }
 
-/// Sigma index of a variance: the same grid, 4 steps per octave of the variance.
+/// Sigma index of a variance.
 NORMANS_HD inline uint8_t sigma_index(variance squared, int offset)
 {
-    // ceil(2^((2 i + 1) / 8) 2^23) - 2^23.
-    constexpr uint32_t middle[4] = {0x0b95c2, 0x25fed7, 0x45672b, 0x6ac0c7};
-    const uint32_t bits = float_to_bits(squared.value);
-    if (bits == 0 || bits > infinity_bits) return uint8_t(sigma_zero);
-    if (bits == infinity_bits) return uint8_t(largest_sigma_index);
-    if (exponent_field(bits) == 0) return 0;
-    int index = (int(exponent_field(bits)) - 127) * 4 - offset * 8;
-    for (const uint32_t limit : middle) index += (bits & 0x7fffff) >= limit;
-    return detail::clamp_sigma(index);
+    return detail::sigma_on(detail::sigma_grid_of(true), float_to_bits(squared.value), offset);
 }
 
 }  // namespace NORMANS_NAMESPACE

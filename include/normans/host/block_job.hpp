@@ -62,6 +62,14 @@ inline any_sigmas as_any(const channel_sigmas& s, const block_spec&)
     return {s.index, s.dim, 0, 1};
 }
 inline any_sigmas as_any(const scalar_sigmas& s, const block_spec&) { return {s.index, 0, 1, 0}; }
+inline any_sigmas as_any(const deviations& s, const block_spec&)
+{
+    return {s.data, 0, 1, 0, any_sigmas::kind::deviation, s.offset};
+}
+inline any_sigmas as_any(const variances& s, const block_spec&)
+{
+    return {s.data, 0, 1, 0, any_sigmas::kind::variance, s.offset};
+}
 inline any_sigmas as_any(const any_sigmas& s, const block_spec&) { return s; }
 inline channel_affine as_any(const no_affine&, const block_spec&) { return {nullptr, nullptr, 0}; }
 inline channel_affine as_any(const channel_affine& a, const block_spec&) { return a; }
@@ -99,6 +107,7 @@ bool alike(const block_job<Code, array_predictor>& x, const block_job<Code, arra
            a.means.token_stride == b.means.token_stride && a.sigmas.dim == b.sigmas.dim &&
            a.sigmas.scalar_stride == b.sigmas.scalar_stride &&
            a.sigmas.channel_stride == b.sigmas.channel_stride &&
+           a.sigmas.type == b.sigmas.type && a.sigmas.offset == b.sigmas.offset &&
            (a.affine.a == nullptr) == (b.affine.a == nullptr) && a.affine.dim == b.affine.dim;
 }
 

@@ -7,6 +7,7 @@
 
 #include "block_job.hpp"
 #include "plane_lanes.hpp"
+#include "plane_sigmas.hpp"
 
 namespace normans {
 inline namespace NORMANS_NAMESPACE {
@@ -251,19 +252,18 @@ private:
     {
         const any_sigmas& sigmas = jobs_[0].predictor.sigmas;
         const channel_affine& affine = jobs_[0].predictor.affine;
-        const size_t offset = size_t(at_.index + ahead) * sigmas.scalar_stride +
-                              (size_t(at_.head) * sigmas.dim + at_.channel + ahead) *
-                                  sigmas.channel_stride;
+        scalar_position at = at_;
+        at.index += ahead;
+        at.channel += ahead;
         if (sigmas.scalar_stride + sigmas.channel_stride == 0) {
             uint16_t one[width];
-            for (uint32_t i = 0; i < width; ++i)
-                one[i] = *job_of(i / lanes_).predictor.sigmas.index;
+            for (uint32_t i = 0; i < width; ++i) one[i] = job_of(i / lanes_).predictor.sigmas(at);
             set_sigmas(V::load(one), to);
+        } else if (sigmas.type == any_sigmas::kind::index) {
+            set_sigmas(V::load_words(sigmas_at<uint8_t>(at).at(0)), to);
         } else {
-            const places<uint8_t> index(lanes_, [&](uint32_t block) {
-                return job_of(block).predictor.sigmas.index + offset;
-            });
-            set_sigmas(V::load_words(index.at(0)), to);
+            const plane_sigmas<V> index(sigmas.type == any_sigmas::kind::variance, sigmas.offset);
+            set_sigmas(index(V::load_floats(sigmas_at<float>(at).at(0))), to);
         }
         if (affine.a == nullptr) {
             V::keep(to.a, V::set_float(1.0f));
@@ -279,6 +279,15 @@ private:
         });
         V::keep(to.a, V::load_floats(a.at(0)));
         V::keep(to.b, V::load_floats(b.at(0)));
+    }
+
+    template <class T>
+    places<T> sigmas_at(const scalar_position& at) const
+    {
+        const size_t place = jobs_[0].predictor.sigmas.place_of(at);
+        return places<T>(lanes_, [&](uint32_t block) {
+            return static_cast<const T*>(job_of(block).predictor.sigmas.data) + place;
+        });
     }
 
     NORMANS_INLINE void set_sigmas(const words& index, tile& to) const

@@ -193,25 +193,36 @@ struct variances {
     }
 };
 
-/// Sigma indices per scalar, per channel or one for all: strides 0 where they do not change.
-/// index[scalar * scalar_stride + (head * dim + channel) * channel_stride].
+/// Sigmas whose kind is known at run time only: indices, or deviations or variances as floats, per
+/// scalar, per channel or one for all (strides 0 where they do not change):
+/// data[scalar * scalar_stride + (head * dim + channel) * channel_stride].
 struct any_sigmas {
-    const uint8_t* index;
+    enum class kind : uint8_t { index, deviation, variance };
+
+    const void* data;
     uint32_t dim;
     uint32_t scalar_stride;
     uint32_t channel_stride;
+    kind type = kind::index;
+    int offset = 0;  // the spec's sigma_offset; of deviations and variances
+
+    NORMANS_HD size_t place_of(const scalar_position& at) const
+    {
+        return size_t(at.index) * scalar_stride +
+               (size_t(at.head) * dim + at.channel) * channel_stride;
+    }
 
     NORMANS_HD uint8_t operator()(const scalar_position& at) const
     {
-        return index[size_t(at.index) * scalar_stride +
-                     (size_t(at.head) * dim + at.channel) * channel_stride];
+        const size_t place = place_of(at);
+        if (type == kind::index) return static_cast<const uint8_t*>(data)[place];
+        const float value = static_cast<const float*>(data)[place];
+        return type == kind::variance ? sigma_index(variance{value}, offset)
+                                      : sigma_index(deviation{value}, offset);
     }
-    NORMANS_HD void run(const scalar_position& at, uint32_t n, uint32_t* out) const
+    NORMANS_HD void run(scalar_position at, uint32_t n, uint32_t* out) const
     {
-        const uint8_t* from = index + size_t(at.index) * scalar_stride +
-                              (size_t(at.head) * dim + at.channel) * channel_stride;
-        const uint32_t stride = scalar_stride + channel_stride;
-        for (uint32_t i = 0; i < n; ++i) out[i] = from[i * stride];
+        for (uint32_t i = 0; i < n; ++i, ++at.index, ++at.channel) out[i] = (*this)(at);
     }
 };
 
