@@ -1,5 +1,5 @@
 #pragma once
-// The five commands, as main() calls them: options in, exit status out. Errors are thrown.
+// The commands, as main() calls them: options in, exit status out. Errors are thrown.
 
 #include <thread>
 
@@ -45,10 +45,28 @@ struct decode_options {
     unsigned threads = all_threads();
 };
 
+struct plan_options {
+    std::string target = "bf16";  // or fp8
+    std::string report;           // of compress; overridden by what is given
+    double bits = 0;              // a scalar, coded; here and below 0: unknown
+    double encode_gb_s = 0;
+    double decode_gb_s = 0;
+    double bytes_per_token = 0;
+    uint32_t layers = 0;
+    uint32_t kv_heads = 0;
+    uint32_t head_dim = 0;
+    uint32_t page_tokens = 64;
+    uint32_t context = 4096;  // tokens of a sequence
+    double memory_gb = 0;
+    double link_gb_s = 0;
+    std::string json;
+};
+
 int calibrate(const calibrate_options& options);
 int compress(const compress_options& options);
 int decompress(const decode_options& options);
 int verify(const decode_options& options);
 int info(const std::string& path);
+int plan(const plan_options& options);
 
 }  // namespace kv_file

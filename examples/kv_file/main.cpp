@@ -98,6 +98,31 @@ int run(int argc, char** argv)
     info_app->add_option("OUT", coded, "coded file, .nkv")->required();
     info_app->callback([&] { command = [&] { return info(coded); }; });
 
+    plan_options planning;
+    CLI::App* plan_app = app.add_subcommand("plan", "what coding a cache buys, by formulas");
+    plan_app->add_option("--target", planning.target, "fp8 or bf16")
+        ->check(CLI::IsMember({"fp8", "bf16"}));
+    plan_app->add_option("--report", planning.report, "JSON of compress: its bits and speeds");
+    plan_app->add_option("--json", planning.json, "numbers to write");
+    const auto real = [&](const char* name, double& to, const char* text) {
+        plan_app->add_option(name, to, text)->check(CLI::Range(1e-9, 1e15));
+    };
+    real("--bits", planning.bits, "bits a scalar, coded");
+    real("--encode-gb-s", planning.encode_gb_s, "encoder, raw bytes");
+    real("--decode-gb-s", planning.decode_gb_s, "decoder, raw bytes");
+    real("--bytes-per-token", planning.bytes_per_token, "of the raw cache");
+    real("--memory-gb", planning.memory_gb, "memory for the cache");
+    real("--link-gb-s", planning.link_gb_s, "link that pages are moved over");
+    const auto whole = [&](const char* name, uint32_t& to, const char* text) {
+        plan_app->add_option(name, to, text)->check(CLI::Range(1u, 0x7fffffffu));
+    };
+    whole("--layers", planning.layers, "layers of the model");
+    whole("--kv-heads", planning.kv_heads, "KV heads of a layer");
+    whole("--head-dim", planning.head_dim, "channels of a head");
+    whole("--page-tokens", planning.page_tokens, "tokens per page (64)");
+    whole("--context", planning.context, "tokens of a sequence (4096)");
+    plan_app->callback([&] { command = [&] { return plan(planning); }; });
+
     try {
         app.parse(argc, argv);
     } catch (const CLI::CallForHelp& help) {

@@ -295,6 +295,66 @@ class RoundTrip(ToolTest):
         self.assertLess(json.loads(self.path("r").read_text())["head_bytes"], 400)
 
 
+class Plan(ToolTest):
+    MODEL = ("--layers", 32, "--kv-heads", 8, "--head-dim", 128)
+
+    def plan(self, *options):
+        made = self.good("plan", *options, "--json", self.path("plan.json"))
+        return json.loads(self.path("plan.json").read_text()), made
+
+    def test_numbers(self):
+        got, _ = self.plan(*self.MODEL, "--bits", 6.4, "--memory-gb", 10, "--link-gb-s", 20,
+                           "--encode-gb-s", 5, "--decode-gb-s", 50, "--context", 1000,
+                           "--page-tokens", 16)
+        token = 2 * 32 * 8 * 128 * 2
+        page = token * 16
+        self.assertEqual(got["bytes_per_token"]["raw"], token)
+        self.assertAlmostEqual(got["bytes_per_token"]["coded"], token * 0.4)
+        pages = [int(10e9 // page), int(10e9 // (page * 0.4))]
+        self.assertEqual(list(got["tokens"].values()), [16 * n for n in pages])
+        sequences = [n // 63 for n in pages]
+        self.assertEqual(list(got["sequences"].values()), sequences)
+        self.assertAlmostEqual(got["batch_factor"], sequences[1] / sequences[0])
+        size = 63 * page
+        self.assertAlmostEqual(got["store_seconds"]["raw"], size / 20e9)
+        self.assertAlmostEqual(got["store_seconds"]["coded"], size / 5e9)  # the encoder binds
+        self.assertAlmostEqual(got["restore_seconds"]["coded"], 0.4 * size / 20e9)  # the link
+        self.assertAlmostEqual(got["restore_break_even_gb_s"], 50)
+        self.assertAlmostEqual(got["store_break_even_serial_gb_s"], 5 * 0.6)
+
+    def test_what_is_unknown(self):
+        got, text = self.plan("--bytes-per-token", 1000, "--bits", 2, "--target", "fp8",
+                              "--link-gb-s", 1)
+        self.assertIn("rate is unknown", text)
+        self.assertNotIn("restore_break_even_gb_s", got)
+        self.assertNotIn("tokens", got)
+        self.assertAlmostEqual(got["store_seconds"]["coded"], 0.25 * 4096e3 / 1e9)
+
+    def test_measured(self):
+        self.small_job()
+        self.good("compress", self.path("in.safetensors"), self.path("o"), "--profile",
+                  self.path("p"), "--json", self.path("r"))
+        target = json.loads(self.path("r").read_text())["targets"]["fp8"]
+        got, text = self.plan(*self.MODEL, "--target", "fp8", "--report", self.path("r"),
+                              "--link-gb-s", 1)
+        self.assertIn("measured", text)
+        share = target["bits_per_scalar"] / 8
+        self.assertAlmostEqual(got["bytes_per_token"]["coded"] / got["bytes_per_token"]["raw"],
+                               share)
+        self.assertAlmostEqual(got["restore_break_even_gb_s"], target["decode_mb_s"] / 1000)
+
+    def test_errors(self):
+        self.bad("plan", "--bits", 3, says="--bytes-per-token")
+        self.bad("plan", *self.MODEL, says="--bits")
+        self.bad("plan", *self.MODEL, "--bits", 0)
+        self.bad("plan", *self.MODEL, "--bits", "nan")
+        self.bad("plan", *self.MODEL, "--bits", 3, "--page-tokens", 0)
+        for text in ("", "[]", "{", '{"targets": 3}', '{"targets": {"bf16": 3}}',
+                     '{"targets": {"bf16": {"bits_per_scalar": "6"}}}', "\xff\xfe"):
+            self.path("r").write_text(text)
+            self.bad("plan", *self.MODEL, "--report", self.path("r"), says="r: ")
+
+
 class Verify(ToolTest):
     def test_first_difference(self):
         tensors = self.small_job()
