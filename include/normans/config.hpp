@@ -13,9 +13,12 @@ static_assert(__cplusplus >= 201703L, "normans needs C++17");
 
 #if defined(__CUDACC__)
 #define NORMANS_HD __host__ __device__
-#define NORMANS_EITHER_SIDE _Pragma("nv_exec_check_disable")  // calls what its arguments offer
 #else
 #define NORMANS_HD
+#endif
+#if defined(__CUDACC__) && !(defined(__clang__) && defined(__CUDA__))  // clang needs no leave
+#define NORMANS_EITHER_SIDE _Pragma("nv_exec_check_disable")  // calls what its arguments offer
+#else
 #define NORMANS_EITHER_SIDE
 #endif
 
