@@ -1,0 +1,109 @@
+// Compiles a kernel with warp_codec.cuh at run time, as engines do: with headers from a folder, and
+// as one string that holds them all. No header of the host's is there.
+// usage: cuda_nvrtc_test INCLUDE CCCL
+
+#include <nvrtc.h>
+
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <set>
+#include <sstream>
+#include <string>
+#include <vector>
+
+namespace {
+
+// What the headers want of the standard library comes from the toolkit's device library.
+const std::string names[] = {"cstddef", "cstdint", "cstring", "type_traits", "utility", "math.h"};
+
+std::string replacement(const std::string& name)
+{
+    if (name == "math.h") return "";  // built in
+    return "#include <cuda/std/" + name + ">\nnamespace std { using namespace cuda::std; }\n";
+}
+
+const char* const kernel = R"(
+using codec = normans::warp_codec<normans::scalar_type::e4m3fn, 32>;
+
+extern "C" __global__ void decode(normans::block_spec spec, const unsigned char* block,
+                                  unsigned long long bytes, const unsigned short* mean,
+                                  const unsigned char* sigma, unsigned char* out, int* status)
+{
+    __shared__ codec::TempStorage tables;
+    codec::prepare(tables, spec, threadIdx.x, blockDim.x);
+    __syncthreads();
+    const auto predictor =
+        normans::predict(normans::bf16_means{mean, 0, spec.dim},
+                         normans::channel_sigmas{sigma, spec.dim});
+    const auto result = codec(tables).decode(
+        spec, block, bytes, predictor,
+        normans::box_sink<unsigned char>{normans::dense(spec, out)});
+    if (threadIdx.x == 0) *status = int(result.code);
+}
+)";
+
+std::string text_of(const std::filesystem::path& path)
+{
+    std::ifstream file(path);
+    return {std::istreambuf_iterator<char>(file), {}};
+}
+
+// The header with those that it includes by "" in their places, each once.
+std::string flat(const std::filesystem::path& path, std::set<std::filesystem::path>& seen)
+{
+    if (!seen.insert(path.lexically_normal()).second) return "";
+    std::istringstream lines(text_of(path));
+    std::string text;
+    const std::string include = "#include \"";
+    for (std::string line; std::getline(lines, line); text += line + "\n") {
+        const std::string name = line.substr(0, line.rfind('"'));
+        if (line.rfind(include, 0) == 0)
+            line = flat(path.parent_path() / name.substr(include.size()), seen);
+        else if (line == "#pragma once")
+            line.clear();
+    }
+    return text;
+}
+
+bool compiles(const std::string& source, const std::vector<std::string>& options)
+{
+    std::vector<std::string> replacements;
+    for (const std::string& name : names) replacements.push_back(replacement(name));
+    std::vector<const char*> name_pointers, text_pointers, pointers;
+    for (const std::string& name : names) name_pointers.push_back(name.c_str());
+    for (const std::string& text : replacements) text_pointers.push_back(text.c_str());
+    for (const std::string& option : options) pointers.push_back(option.c_str());
+    nvrtcProgram program;
+    if (nvrtcCreateProgram(&program, source.c_str(), "kernel.cu", int(std::size(names)),
+                           text_pointers.data(), name_pointers.data()) != NVRTC_SUCCESS)
+        return false;
+    const nvrtcResult result = nvrtcCompileProgram(program, int(options.size()), pointers.data());
+    std::size_t log_bytes = 0, cubin_bytes = 0;
+    nvrtcGetProgramLogSize(program, &log_bytes);
+    std::string log(log_bytes, '\0');
+    nvrtcGetProgramLog(program, log.data());
+    nvrtcGetCUBINSize(program, &cubin_bytes);
+    std::printf("%s: %s, %zu bytes of cubin\n%s\n", options[0].c_str(),
+                nvrtcGetErrorString(result), cubin_bytes, log.c_str());
+    nvrtcDestroyProgram(&program);
+    return result == NVRTC_SUCCESS && cubin_bytes != 0;
+}
+
+}  // namespace
+
+int main(int count, char** arguments)
+{
+    if (count != 3) return 2;
+    const std::filesystem::path include = arguments[1];
+    const std::string cccl = std::string("-I") + arguments[2];
+    std::set<std::filesystem::path> seen;
+    const std::string headers = flat(include / "normans/cuda/warp_codec.cuh", seen);
+    const bool folder = compiles("#include <normans/cuda/warp_codec.cuh>\n" + std::string(kernel),
+                                 {"-arch=sm_75", "-std=c++17", "-default-device", cccl,
+                                  "-I" + include.string()});
+    const bool string =
+        compiles(headers + kernel, {"-arch=sm_90", "-std=c++20", "-default-device", cccl});
+    return folder && string ? 0 : 1;
+}
