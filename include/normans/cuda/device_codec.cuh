@@ -15,6 +15,7 @@ inline namespace NORMANS_NAMESPACE {
 
 /// One page to decode. Pages may hold fewer tokens than the spec's: `tokens`, of the box as well as
 /// of the block. Predictor: see host/predictor.hpp, callable on the device, pointers its own.
+/// Codes lie at multiples of their size, else bad_argument, as predictors' arrays must.
 template <class Code, class Predictor>
 struct decode_entry {
     const uint8_t* block;  // a multiple of 4
@@ -51,7 +52,9 @@ template <class Code>
 __device__ status entry_error(const block_spec& spec, uint32_t tokens, const Code* data)
 {
     const bool empty = tokens == 0 || spec.heads == 0 || spec.dim == 0;
-    return tokens > spec.tokens || (data == nullptr && !empty) ? status::bad_argument : status::ok;
+    const bool misplaced = reinterpret_cast<std::uintptr_t>(data) % sizeof(Code) != 0;
+    return tokens > spec.tokens || misplaced || (data == nullptr && !empty) ? status::bad_argument
+                                                                            : status::ok;
 }
 
 template <class Codec, class Code, class Predictor>

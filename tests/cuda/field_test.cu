@@ -1,0 +1,416 @@
+// Cases from public bug reports on a device.  usage: cuda_field_test CASE
+
+#include "batch_pages.hpp"
+
+#include <algorithm>
+#include <cstring>
+
+using namespace device_test;
+
+namespace {
+
+using fp8_pages = batch<scalar_type::e4m3fn, 8, std::uint8_t>;
+using fp8_encode = encode_entry<std::uint8_t, predictor>;
+using fp8_decode = decode_entry<std::uint8_t, predictor>;
+
+template <class T>
+void upload(const device_array<T>& to, const std::vector<T>& from)
+{
+    check(cudaMemcpy(to.data(), from.data(), from.size() * sizeof(T), cudaMemcpyHostToDevice),
+          "upload");
+    check(cudaDeviceSynchronize(), "upload");
+}
+
+// Encode and decode captured once, replayed 100 times with other contents and counts.
+void G01()
+{
+    constexpr std::uint32_t count = 5;
+    std::vector<fp8_pages> batches;
+    for (std::uint64_t seed = 0; seed < 4; ++seed) batches.emplace_back(200 + seed, count);
+    const arrays_on_device<fp8_pages, std::uint8_t> on(batches[0]);
+    const std::size_t room = max_encoded_bytes(batches[0].spec);
+    const device_array<std::uint8_t> slots(count * room), back(count * fp8_pages::page);
+    const device_array<fp8_encode> to_encode(count);
+    const device_array<fp8_decode> to_decode(count);
+    const device_array<encode_result> encoded(count);
+    const device_array<decode_result> decoded(count);
+    const device_array<std::uint32_t> valid(1);
+
+    cudaStream_t stream;
+    cudaGraph_t graph;
+    cudaGraphExec_t run;
+    check(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "stream");
+    check(cudaStreamBeginCapture(stream, cudaStreamCaptureModeGlobal), "capture");
+    expect_ok(fp8_pages::codec::encode(batches[0].spec, to_encode.data(), count, valid.data(),
+                                       encoded.data(), stream),
+              "captured encode");
+    expect_ok(fp8_pages::codec::decode(batches[0].spec, to_decode.data(), count, valid.data(),
+                                       decoded.data(), stream),
+              "captured decode");
+    check(cudaStreamEndCapture(stream, &graph), "end of capture");
+    check(cudaGraphInstantiate(&run, graph, 0), "instantiate");
+
+    for (std::uint32_t round = 0; round < 100; ++round) {
+        const fp8_pages& now = batches[round % 4];
+        const std::uint32_t here = round % (count + 1);
+        std::vector<fp8_encode> encode_entries;
+        std::vector<fp8_decode> decode_entries;
+        for (std::uint32_t i = 0; i < count; ++i) {
+            const predictor with = fp8_pages::predict_on(on, i);
+            std::uint8_t* slot = slots.data() + i * room;
+            encode_entries.push_back(
+                {slot, room, now.filled[i], with,
+                 fp8_pages::view(static_cast<const std::uint8_t*>(on.codes.data()), i)});
+            decode_entries.push_back(
+                {slot, room, now.filled[i], with, fp8_pages::view(back.data(), i)});
+        }
+        upload(on.codes, now.codes);
+        upload(on.means, now.means);
+        upload(on.sigmas, now.sigmas);
+        upload(on.a, now.a);
+        upload(on.b, now.b);
+        upload(to_encode, encode_entries);
+        upload(to_decode, decode_entries);
+        upload(valid, std::vector<std::uint32_t>(1, here));
+        check(cudaMemset(slots.data(), 0xa5, count * room), "slots");
+        check(cudaMemset(back.data(), 0x5a, count * fp8_pages::page), "back");
+        check(cudaMemset(decoded.data(), 0xff, count * sizeof(decode_result)), "decoded");
+        check(cudaDeviceSynchronize(), "set up");
+        check(cudaGraphLaunch(run, stream), "replay");
+        check(cudaStreamSynchronize(stream), "replay");
+        const auto blocks = slots.copy(), codes = back.copy();
+        const auto said = decoded.copy();
+        for (std::uint32_t i = 0; i < count; ++i) {
+            const std::vector<std::uint8_t>& block = now.blocks[i];
+            const auto slot = blocks.begin() + ptrdiff_t(i * room);
+            if (i >= here) {
+                expect(*slot == 0xa5 && codes[i * fp8_pages::page] == 0x5a &&
+                           unsigned(said[i].code) == 0xff,
+                       "pages that are not valid stay as they are");
+                continue;
+            }
+            expect(std::equal(block.begin(), block.end(), slot), "the host's bytes in a replay");
+            expect(said[i].code == status::ok &&
+                       filled_part_equal(codes, now.codes, i, fp8_pages::page,
+                                         now.filled[i] * fp8_pages::heads * fp8_pages::dim),
+                   "the codes in a replay");
+        }
+    }
+    check(cudaGraphExecDestroy(run), "destroy");
+    check(cudaGraphDestroy(graph), "destroy");
+    check(cudaStreamDestroy(stream), "destroy");
+}
+
+// An array that begins `offset` bytes behind a multiple of 256.
+template <class T>
+struct shifted {
+    device_array<std::uint8_t> bytes;
+    std::size_t offset, count;
+
+    shifted(const std::vector<T>& from, std::size_t by)
+        : bytes(from.size() * sizeof(T) + by), offset(by), count(from.size())
+    {
+        check(cudaMemcpy(bytes.data() + by, from.data(), count * sizeof(T),
+                         cudaMemcpyHostToDevice),
+              "shifted");
+    }
+    T* data() const { return reinterpret_cast<T*>(bytes.data() + offset); }
+    std::vector<T> copy() const
+    {
+        std::vector<T> to(count);
+        const std::vector<std::uint8_t> from = bytes.copy();
+        std::memcpy(to.data(), from.data() + offset, count * sizeof(T));
+        return to;
+    }
+};
+
+// A page with everything `by` bytes off, or off as far as its type can be.
+template <scalar_type Type, class Code>
+void shifted_page(std::size_t by)
+{
+    using pages = batch<Type, 32, Code>;
+    const pages one(302, 1);
+    const struct {
+        shifted<std::uint16_t> means;
+        shifted<std::uint8_t> sigmas;
+        shifted<float> a, b;
+    } on{{one.means, by / 2 * 2}, {one.sigmas, by}, {one.a, by / 4 * 4}, {one.b, by / 4 * 4}};
+    const std::size_t room = max_encoded_bytes(one.spec);
+    const shifted<Code> codes(one.codes, by), back(std::vector<Code>(one.codes.size()), by);
+    const shifted<std::uint8_t> slot(std::vector<std::uint8_t>(room), by);
+    const shifted<std::uint8_t> block(one.blocks[0], by);
+    const predictor with = pages::predict_on(on, 0);
+    const device_array<encode_entry<Code, predictor>> to_encode(
+        std::vector<encode_entry<Code, predictor>>{
+            {slot.data(), room, one.filled[0], with,
+             pages::view(static_cast<const Code*>(codes.data()), 0)}});
+    const device_array<decode_entry<Code, predictor>> to_decode(
+        std::vector<decode_entry<Code, predictor>>{
+            {block.data(), one.blocks[0].size(), one.filled[0], with,
+             pages::view(back.data(), 0)}});
+    const device_array<encode_result> encoded(1);
+    const device_array<decode_result> decoded(1);
+    expect_ok(pages::codec::encode(one.spec, to_encode.data(), 1, nullptr, encoded.data(), nullptr),
+              "encode");
+    expect_ok(pages::codec::decode(one.spec, to_decode.data(), 1, nullptr, decoded.data(), nullptr),
+              "decode");
+    expect_ok(cudaDeviceSynchronize(), "a shifted page");
+    const status documented = by % 4 == 0 && by % sizeof(Code) == 0 ? status::ok
+                                                                    : status::bad_argument;
+    expect(encoded.copy()[0].code == documented && decoded.copy()[0].code == documented,
+           "blocks lie at multiples of 4, codes at multiples of their size");
+    if (documented != status::ok) return;
+    std::vector<std::uint8_t> made = slot.copy();
+    made.resize(one.blocks[0].size());
+    const std::uint32_t scalars = one.filled[0] * pages::heads * pages::dim;
+    expect(scalars != 0 && made == one.blocks[0] &&
+               filled_part_equal(back.copy(), one.codes, 0, pages::page, scalars),
+           "a shifted page is exact");
+}
+
+// Codes alone may be where their type allows, whatever the block's alignment.
+template <scalar_type Type, class Code>
+void shifted_codes(std::size_t by)
+{
+    using pages = batch<Type, 32, Code>;
+    const pages one(303, 1);
+    const arrays_on_device<pages, Code> on(one);
+    const device_array<std::uint8_t> block(one.blocks[0]);
+    const shifted<Code> back(std::vector<Code>(one.codes.size()), by);
+    const device_array<decode_entry<Code, predictor>> to_decode(
+        std::vector<decode_entry<Code, predictor>>{
+            {block.data(), one.blocks[0].size(), one.filled[0], pages::predict_on(on, 0),
+             pages::view(back.data(), 0)}});
+    const device_array<decode_result> decoded(1);
+    expect_ok(pages::codec::decode(one.spec, to_decode.data(), 1, nullptr, decoded.data(), nullptr),
+              "decode");
+    expect_ok(cudaDeviceSynchronize(), "shifted codes");
+    const bool aligned = by % sizeof(Code) == 0;
+    expect(decoded.copy()[0].code == (aligned ? status::ok : status::bad_argument),
+           "codes at odd addresses");
+    const std::uint32_t scalars = one.filled[0] * pages::heads * pages::dim;
+    expect(!aligned || (scalars != 0 && filled_part_equal(back.copy(), one.codes, 0, pages::page,
+                                                          scalars)),
+           "shifted codes are exact");
+}
+
+void G03()
+{
+    for (const std::size_t by : {0u, 1u, 2u, 4u, 8u}) {
+        shifted_page<scalar_type::e4m3fn, std::uint8_t>(by);
+        shifted_page<scalar_type::bf16, std::uint16_t>(by);
+        shifted_codes<scalar_type::e4m3fn, std::uint8_t>(by);
+        shifted_codes<scalar_type::bf16, std::uint16_t>(by);
+    }
+}
+
+void decode_a_batch(cudaStream_t stream)
+{
+    const fp8_pages pages(400, 3);
+    const arrays_on_device<fp8_pages, std::uint8_t> on(pages);
+    const device_array<std::uint8_t> back(pages.codes.size()), first(pages.blocks[0]),
+        second(pages.blocks[1]), third(pages.blocks[2]);
+    const std::uint8_t* blocks[] = {first.data(), second.data(), third.data()};
+    std::vector<fp8_decode> entries;
+    for (std::uint32_t i = 0; i < 3; ++i)
+        entries.push_back({blocks[i], pages.blocks[i].size(), pages.filled[i],
+                           fp8_pages::predict_on(on, i), fp8_pages::view(back.data(), i)});
+    const device_array<fp8_decode> there(entries);
+    const device_array<decode_result> results(3);
+    expect_ok(fp8_pages::codec::decode(pages.spec, there.data(), 3, nullptr, results.data(),
+                                       stream),
+              "decode");
+    expect_ok(cudaStreamSynchronize(stream), "decode");
+    const auto codes = back.copy();
+    const auto said = results.copy();
+    for (std::uint32_t i = 0; i < 3; ++i)
+        expect(said[i].code == status::ok &&
+                   filled_part_equal(codes, pages.codes, i, fp8_pages::page,
+                                     pages.filled[i] * fp8_pages::heads * fp8_pages::dim),
+               "a page of a batch");
+}
+
+// Errors that others left are neither taken nor added to; the device stays the current one; a reset
+// device is as good as new.
+void G06()
+{
+    int device = -1, count = 0, still = -1;
+    check(cudaGetDevice(&device), "current device");
+    check(cudaGetDeviceCount(&count), "devices");
+    decode_a_batch(nullptr);
+    expect(cudaMemset(nullptr, 0, std::size_t(1) << 60) != cudaSuccess, "an error of others");
+    const cudaError_t theirs = cudaPeekAtLastError();
+    const device_array<fp8_decode> entries(1);
+    const device_array<decode_result> results(1);
+    const device_array<std::uint32_t> none(std::vector<std::uint32_t>(1, 0));
+    block_spec spec;
+    spec.dim = 32;
+    expect_ok(fp8_pages::codec::decode(spec, entries.data(), 1, none.data(), results.data(),
+                                       nullptr),
+              "decode beside a pending error");
+    spec.lanes = 32;
+    expect(fp8_pages::codec::decode(spec, entries.data(), 1, none.data(), results.data(),
+                                    nullptr) == cudaErrorInvalidValue,
+           "a refusal");
+    expect(theirs != cudaSuccess && cudaGetLastError() == theirs, "the pending error is kept");
+    expect(cudaPeekAtLastError() == cudaSuccess, "and ours does not follow it");
+    check(cudaGetDevice(&still), "current device");
+    expect(still == device, "the current device is unchanged");
+    expect_ok(cudaDeviceSynchronize(), "synchronise");
+}
+
+void after_reset()
+{
+    check(cudaDeviceReset(), "reset");
+    decode_a_batch(nullptr);
+}
+
+// True if it ran.
+bool on_second_device()
+{
+    int count = 0, now = -1;
+    check(cudaGetDeviceCount(&count), "devices");
+    if (count < 2) return false;
+    decode_a_batch(nullptr);  // the first device first
+    check(cudaSetDevice(1), "the second device");
+    decode_a_batch(nullptr);
+    check(cudaGetDevice(&now), "current device");
+    expect(now == 1, "the current device is unchanged");
+    return true;
+}
+
+// Entries as a padded batch has them: no page, no block, no tokens, too many, one page twice.
+void E07()
+{
+    constexpr std::uint32_t count = 9;
+    fp8_pages pages(500, count);
+    const arrays_on_device<fp8_pages, std::uint8_t> on(pages);
+    const std::size_t room = max_encoded_bytes(pages.spec);
+    std::vector<std::uint8_t> all(count * room);
+    for (std::uint32_t i = 0; i < count; ++i)
+        std::copy(pages.blocks[i].begin(), pages.blocks[i].end(),
+                  all.begin() + ptrdiff_t(i * room));
+    const device_array<std::uint8_t> blocks(all), back(pages.codes.size());
+    std::vector<fp8_decode> entries;
+    for (std::uint32_t i = 0; i < count; ++i)
+        entries.push_back({blocks.data() + i * room, room, pages.filled[i],
+                           fp8_pages::predict_on(on, i), fp8_pages::view(back.data(), i)});
+    entries[0].out.data = nullptr;               // no page
+    entries[1].block = nullptr;                  // no block
+    entries[2].tokens = fp8_pages::tokens + 1;   // more than a page
+    entries[3].tokens = 0;                       // empty, and the block is not
+    entries[4].bytes = 0;
+    entries[6].block = entries[5].block;         // a block twice, to two pages
+    entries[6].predictor = entries[5].predictor;
+    entries[6].tokens = entries[5].tokens;
+    entries[7] = {nullptr, 0, 0, entries[7].predictor, {nullptr, 0, 0}};  // nothing at all
+    const device_array<fp8_decode> there(entries);
+    const device_array<decode_result> results(count);
+    expect_ok(fp8_pages::codec::decode(pages.spec, there.data(), count, nullptr, results.data(),
+                                       nullptr),
+              "decode");
+    expect_ok(cudaDeviceSynchronize(), "a padded batch");
+    const auto said = results.copy();
+    const auto codes = back.copy();
+    const status expected[count] = {
+        pages.filled[0] == 0 ? status::ok : status::bad_argument, status::truncated,
+        status::bad_argument, pages.filled[3] == 0 ? status::ok : status::wrong_count,
+        status::truncated, status::ok, status::ok, status::truncated, status::ok};
+    std::vector<std::uint8_t> should(pages.codes.size(), 0x5a);
+    for (std::uint32_t i = 0; i < count; ++i) {
+        expect(said[i].code == expected[i], "each entry has its own status");
+        if (expected[i] != status::ok || entries[i].out.data == nullptr) continue;
+        const std::uint32_t from = i == 6 ? 5 : i;
+        std::copy_n(pages.codes.begin() + ptrdiff_t(from * fp8_pages::page),
+                    entries[i].tokens * fp8_pages::heads * fp8_pages::dim,
+                    should.begin() + ptrdiff_t(i * fp8_pages::page));
+    }
+    expect(codes == should, "nothing but the named pages is touched");
+
+    const device_array<fp8_decode> empty(1);
+    expect_ok(fp8_pages::codec::decode(pages.spec, empty.data(), 0, nullptr, results.data(),
+                                       nullptr),
+              "an empty batch");
+}
+
+// A pool of more than 2^31 codes: its first page, the one across 2^31, its last, and a page whose
+// heads lie that far apart.
+void E06()
+{
+    constexpr std::size_t page = fp8_pages::page, border = std::size_t(1) << 31;
+    const std::size_t size = border + 64 * page;
+    const fp8_pages pages(600, 4);
+    const arrays_on_device<fp8_pages, std::uint8_t> on(pages);
+    std::uint8_t* pool = nullptr;
+    check(cudaMalloc(&pool, size), "a large pool");
+    const std::size_t begins[] = {page, border - page / 2, size - 2 * page};
+    const std::size_t room = max_encoded_bytes(pages.spec), guard = page;
+    std::vector<std::uint8_t> all(4 * room);
+    std::vector<fp8_decode> entries;
+    const device_array<std::uint8_t> blocks(all.size());
+    for (std::uint32_t i = 0; i < 4; ++i) {
+        std::copy(pages.blocks[i].begin(), pages.blocks[i].end(),
+                  all.begin() + ptrdiff_t(i * room));
+        box_view<std::uint8_t> out = fp8_pages::view(pool, 0);
+        if (i < 3) out.data += begins[i];
+        else out = {pool + 8 * page, ptrdiff_t(border), fp8_pages::dim};
+        entries.push_back({blocks.data() + i * room, room, pages.filled[i],
+                           fp8_pages::predict_on(on, i), out});
+    }
+    upload(blocks, all);
+    // Guards around the pages: head 1 of the last one is where border + 8 pages lies.
+    const auto fill = [&](std::size_t from, std::size_t bytes) {
+        check(cudaMemset(pool + from, 0x5a, bytes), "guards");
+    };
+    for (const std::size_t begin : begins) fill(begin - guard, page + 2 * guard);
+    fill(7 * page, 3 * page);
+    fill(border + 7 * page, 3 * page);
+    check(cudaDeviceSynchronize(), "set up");
+    const device_array<fp8_decode> there(entries);
+    const device_array<decode_result> results(4);
+    expect_ok(fp8_pages::codec::decode(pages.spec, there.data(), 4, nullptr, results.data(),
+                                       nullptr),
+              "decode");
+    expect_ok(cudaDeviceSynchronize(), "a large pool");
+    const auto part = [&](std::size_t from, std::size_t bytes) {
+        std::vector<std::uint8_t> to(bytes);
+        check(cudaMemcpy(to.data(), pool + from, bytes, cudaMemcpyDeviceToHost), "part");
+        return to;
+    };
+    for (std::uint32_t i = 0; i < 4; ++i)
+        expect(results.copy()[i].code == status::ok, "a page of a large pool");
+    for (std::uint32_t i = 0; i < 3; ++i) {
+        std::vector<std::uint8_t> should(page + 2 * guard, 0x5a);
+        std::copy_n(pages.codes.begin() + ptrdiff_t(i * page),
+                    pages.filled[i] * fp8_pages::heads * fp8_pages::dim,
+                    should.begin() + ptrdiff_t(guard));
+        expect(part(begins[i] - guard, should.size()) == should, "it is where it belongs");
+    }
+    for (std::uint32_t head = 0; head < fp8_pages::heads; ++head) {
+        std::vector<std::uint8_t> should(3 * page, 0x5a);
+        for (std::uint32_t t = 0; t < pages.filled[3]; ++t)
+            for (std::uint32_t c = 0; c < fp8_pages::dim; ++c)
+                should[page + t * fp8_pages::dim + c] =
+                    pages.codes[3 * page + (t * fp8_pages::heads + head) * fp8_pages::dim + c];
+        expect(part(head * border + 7 * page, should.size()) == should, "heads far apart");
+    }
+    check(cudaFree(pool), "free");
+}
+
+}  // namespace
+
+int main(int count, char** arguments)
+{
+    if (!there_is_a_device()) return 0;
+    const std::string wanted = count > 1 ? arguments[1] : "";
+    if (wanted == "G01") G01();
+    else if (wanted == "G03") G03();
+    else if (wanted == "G06") G06(), after_reset();
+    else if (wanted == "E06") E06();
+    else if (wanted == "E07") E07();
+    else if (wanted == "second_device") {
+        if (!on_second_device()) return std::printf("skipped: one device only\n") < 0;
+    } else return 2;
+    std::printf("%s: %d failures\n", wanted.c_str(), failures);
+    return failures == 0 ? 0 : 1;
+}
