@@ -333,67 +333,69 @@ void E07()
               "an empty batch");
 }
 
+// What lies around the pages of a large pool: `part` bytes from each of the places on.
+__global__ void fill_parts(std::uint8_t* pool, const std::size_t* places, std::uint32_t part)
+{
+    for (std::uint32_t i = threadIdx.x; i < part; i += blockDim.x)
+        pool[places[blockIdx.x] + i] = 0x5a;
+}
+__global__ void read_parts(const std::uint8_t* pool, const std::size_t* places, std::uint32_t part,
+                           std::uint8_t* to)
+{
+    for (std::uint32_t i = threadIdx.x; i < part; i += blockDim.x)
+        to[blockIdx.x * part + i] = pool[places[blockIdx.x] + i];
+}
+
 // A pool of more than 2^31 codes: its first page, the one across 2^31, its last, and a page whose
-// heads lie that far apart.
+// heads lie that far apart; a page's room before and behind each.
 void E06()
 {
     constexpr std::size_t page = fp8_pages::page, border = std::size_t(1) << 31;
-    const std::size_t size = border + 64 * page;
+    constexpr std::size_t size = border + 64 * page, apart = 8 * page;
+    constexpr std::uint32_t parts = 3 + fp8_pages::heads, part = 3 * page;
     const fp8_pages pages(600, 4);
     const arrays_on_device<fp8_pages, std::uint8_t> on(pages);
     std::uint8_t* pool = nullptr;
     check(cudaMalloc(&pool, size), "a large pool");
-    const std::size_t begins[] = {page, border - page / 2, size - 2 * page};
-    const std::size_t room = max_encoded_bytes(pages.spec), guard = page;
+    const device_array<std::size_t> places(std::vector<std::size_t>{
+        0, border - page / 2 - page, size - part, apart - page, border + apart - page});
+    const std::size_t begins[] = {page, border - page / 2, size - 2 * page, apart};
+    const std::size_t room = max_encoded_bytes(pages.spec);
     std::vector<std::uint8_t> all(4 * room);
+    const device_array<std::uint8_t> blocks(all.size()), seen(parts * part);
     std::vector<fp8_decode> entries;
-    const device_array<std::uint8_t> blocks(all.size());
     for (std::uint32_t i = 0; i < 4; ++i) {
         std::copy(pages.blocks[i].begin(), pages.blocks[i].end(),
                   all.begin() + ptrdiff_t(i * room));
-        box_view<std::uint8_t> out = fp8_pages::view(pool, 0);
-        if (i < 3) out.data += begins[i];
-        else out = {pool + 8 * page, ptrdiff_t(border), fp8_pages::dim};
+        box_view<std::uint8_t> out{pool + begins[i], fp8_pages::dim,
+                                   fp8_pages::heads * fp8_pages::dim};
+        if (i == 3) out = {pool + begins[i], ptrdiff_t(border), fp8_pages::dim};
         entries.push_back({blocks.data() + i * room, room, pages.filled[i],
                            fp8_pages::predict_on(on, i), out});
     }
     upload(blocks, all);
-    // Guards around the pages: head 1 of the last one is where border + 8 pages lies.
-    const auto fill = [&](std::size_t from, std::size_t bytes) {
-        check(cudaMemset(pool + from, 0x5a, bytes), "guards");
-    };
-    for (const std::size_t begin : begins) fill(begin - guard, page + 2 * guard);
-    fill(7 * page, 3 * page);
-    fill(border + 7 * page, 3 * page);
-    check(cudaDeviceSynchronize(), "set up");
     const device_array<fp8_decode> there(entries);
     const device_array<decode_result> results(4);
+    fill_parts<<<parts, 128>>>(pool, places.data(), part);
     expect_ok(fp8_pages::codec::decode(pages.spec, there.data(), 4, nullptr, results.data(),
                                        nullptr),
               "decode");
+    read_parts<<<parts, 128>>>(pool, places.data(), part, seen.data());
     expect_ok(cudaDeviceSynchronize(), "a large pool");
-    const auto part = [&](std::size_t from, std::size_t bytes) {
-        std::vector<std::uint8_t> to(bytes);
-        check(cudaMemcpy(to.data(), pool + from, bytes, cudaMemcpyDeviceToHost), "part");
-        return to;
-    };
+    for (const decode_result& one : results.copy())
+        expect(one.code == status::ok, "a page of a large pool");
+
+    std::vector<std::uint8_t> should(parts * part, 0x5a);
     for (std::uint32_t i = 0; i < 4; ++i)
-        expect(results.copy()[i].code == status::ok, "a page of a large pool");
-    for (std::uint32_t i = 0; i < 3; ++i) {
-        std::vector<std::uint8_t> should(page + 2 * guard, 0x5a);
-        std::copy_n(pages.codes.begin() + ptrdiff_t(i * page),
-                    pages.filled[i] * fp8_pages::heads * fp8_pages::dim,
-                    should.begin() + ptrdiff_t(guard));
-        expect(part(begins[i] - guard, should.size()) == should, "it is where it belongs");
-    }
-    for (std::uint32_t head = 0; head < fp8_pages::heads; ++head) {
-        std::vector<std::uint8_t> should(3 * page, 0x5a);
-        for (std::uint32_t t = 0; t < pages.filled[3]; ++t)
-            for (std::uint32_t c = 0; c < fp8_pages::dim; ++c)
-                should[page + t * fp8_pages::dim + c] =
-                    pages.codes[3 * page + (t * fp8_pages::heads + head) * fp8_pages::dim + c];
-        expect(part(head * border + 7 * page, should.size()) == should, "heads far apart");
-    }
+        for (std::uint32_t k = 0; k < pages.filled[i] * fp8_pages::heads * fp8_pages::dim; ++k) {
+            const std::uint32_t row = k / fp8_pages::dim, head = row % fp8_pages::heads;
+            const std::size_t at = i < 3 ? i * part + k
+                                         : (3 + head) * part + row / fp8_pages::heads *
+                                                                   fp8_pages::dim +
+                                               k % fp8_pages::dim;
+            should[page + at] = pages.codes[i * page + k];
+        }
+    expect(seen.copy() == should, "every page is where it belongs, and nothing else is touched");
     check(cudaFree(pool), "free");
 }
 
