@@ -71,12 +71,13 @@ TEST_CASE("the types are what their names say")
     CHECK(value_bits(format_of(scalar_type::fp16), 0x7bff) == float_to_bits(65504.0f));
     CHECK(value_bits(format_of(scalar_type::fp16), 0x8001) == 0xb3800000);
 
-    const char* names[] = {"e4m3fn", "e5m2", "e4m3fnuz", "e5m2fnuz", "bf16", "fp16", "raw8"};
+    const char* names[] = {"e4m3fn", "e5m2", "e4m3fnuz", "e5m2fnuz", "bf16",
+                           "fp16",   "raw8", "int8",     "int4",     "e2m1"};
     for (uint32_t id = 0; id < 16; ++id) {
         const scalar_type type = scalar_type(id);
-        CHECK(valid_scalar(type) == (id < 7));
-        CHECK(has_model(type) == (id < 6));
-        CHECK(std::string(scalar_name(type)) == (id < 7 ? names[id] : "unknown type"));
+        CHECK(valid_scalar(type) == (id < 10));
+        CHECK(has_model(type) == (id != 6 && id < 10));
+        CHECK(std::string(scalar_name(type)) == (id < 10 ? names[id] : "unknown type"));
         CHECK(code_bytes(type) == (id == 4 || id == 5 ? 2 : 1));
     }
 }

@@ -64,7 +64,7 @@ struct scalar_model {
 template <scalar_type Type>
 struct normal_model {
     static constexpr scalar_format format = format_of(Type);
-    static_assert(has_model(Type), "raw8 has no model");
+    static_assert(has_model(Type) && !format.is_integer, "see uniform_model.hpp for integers");
 
     normal_shape shape;
     int sigma_offset;
@@ -72,7 +72,8 @@ struct normal_model {
 
     NORMANS_HD interval escape() const
     {
-        return {0, shape.escape_slots, 0, marginal == nullptr ? raw_bits_limit : 0, true, false};
+        constexpr uint32_t raw = format.code_bits < 8 ? format.code_bits : raw_bits_limit;
+        return {0, shape.escape_slots, 0, marginal == nullptr ? raw : 0, true, false};
     }
 
     /// `mean` is what map_mean returned, sigma_index 0..255, row_step in -6..9.

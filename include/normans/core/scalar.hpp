@@ -1,17 +1,17 @@
 #pragma once
-// The scalar types and their codes: plain uint8_t or uint16_t, sign and magnitude. The magnitude of
-// a code counts its values upward, so neighbours in value are neighbours in magnitude, and the edge
-// between two cells (the midpoint of two values) is exactly representable in fp32.
-// The fnuz types have no -0: their code 0x80 is the NaN. It keeps the cell just below zero that -0
-// has elsewhere, so that one form serves all types; a zero then costs one bit more there.
+// The scalar types and their codes: plain uint8_t or uint16_t, sign and magnitude (integers: two's
+// complement). Neighbours in value are neighbours in magnitude, and the edges between cells, the
+// midpoints of two values, are exact in fp32. The fnuz types have no -0: their code 0x80, the NaN,
+// keeps the cell just below zero, so that one form serves all types; a zero costs one bit more.
 
 #include "float_bits.hpp"
 
 namespace normans {
 inline namespace NORMANS_NAMESPACE {
 
-/// Stored in every block. raw8 has no model: its blocks are raw or constant.
-enum class scalar_type : uint8_t { e4m3fn, e5m2, e4m3fnuz, e5m2fnuz, bf16, fp16, raw8 };
+/// Stored in every block. raw8 has no model (raw or constant); from int8 on see uniform_scalar.hpp.
+enum class scalar_type : uint8_t { e4m3fn, e5m2, e4m3fnuz, e5m2fnuz, bf16, fp16, raw8,
+                                   int8, int4, e2m1 };
 
 struct scalar_format {
     unsigned code_bits;
@@ -21,6 +21,7 @@ struct scalar_format {
     uint32_t quiet_nan;       // the code that stands for a NaN mean
     bool has_infinity;        // then its magnitude is largest_finite + 1
     bool has_negative_zero;
+    bool is_integer = false;
 
     NORMANS_HD constexpr uint32_t code_sign() const { return uint32_t(1) << (code_bits - 1); }
 };
@@ -34,15 +35,21 @@ NORMANS_HD constexpr scalar_format format_of(scalar_type type)
     case scalar_type::e5m2fnuz: return {8, 2, 16, 0x7f, 0x80, false, false};
     case scalar_type::bf16: return {16, 7, 127, 0x7f7f, 0x7fc0, true, true};
     case scalar_type::fp16: return {16, 10, 15, 0x7bff, 0x7e00, true, true};
+    case scalar_type::int8: return {8, 0, 0, 0x7f, 0, false, true, true};
+    case scalar_type::int4: return {4, 0, 0, 0x07, 0, false, true, true};
+    case scalar_type::e2m1: return {4, 1, 1, 0x07, 0, false, true};
     case scalar_type::raw8: break;
     }
     return {8, 0, 0, 0, 0, false, false};
 }
 
-NORMANS_HD constexpr bool valid_scalar(scalar_type type) { return type <= scalar_type::raw8; }
-NORMANS_HD constexpr bool has_model(scalar_type type) { return type < scalar_type::raw8; }
+NORMANS_HD constexpr bool valid_scalar(scalar_type type) { return type <= scalar_type::e2m1; }
+NORMANS_HD constexpr bool has_model(scalar_type t)
+{
+    return valid_scalar(t) && t != scalar_type::raw8;
+}
 
-/// Bytes of one code: 1 or 2.
+/// Bytes of one code as the coder takes it: 1 or 2.
 NORMANS_HD constexpr uint32_t code_bytes(scalar_type type)
 {
     return type == scalar_type::bf16 || type == scalar_type::fp16 ? 2 : 1;
@@ -50,16 +57,9 @@ NORMANS_HD constexpr uint32_t code_bytes(scalar_type type)
 
 NORMANS_HD constexpr const char* scalar_name(scalar_type type)
 {
-    switch (type) {
-    case scalar_type::e4m3fn: return "e4m3fn";
-    case scalar_type::e5m2: return "e5m2";
-    case scalar_type::e4m3fnuz: return "e4m3fnuz";
-    case scalar_type::e5m2fnuz: return "e5m2fnuz";
-    case scalar_type::bf16: return "bf16";
-    case scalar_type::fp16: return "fp16";
-    case scalar_type::raw8: return "raw8";
-    }
-    return "unknown type";
+    constexpr const char* names[] = {"e4m3fn", "e5m2", "e4m3fnuz", "e5m2fnuz", "bf16",
+                                     "fp16",   "raw8", "int8",     "int4",     "e2m1"};
+    return valid_scalar(type) ? names[uint32_t(type)] : "unknown type";
 }
 
 /// Position of a code in numeric order, 0 .. 2^code_bits - 1: negative codes from the largest
@@ -67,14 +67,14 @@ NORMANS_HD constexpr const char* scalar_name(scalar_type type)
 NORMANS_HD constexpr uint32_t ordered_index(scalar_format format, uint32_t code)
 {
     const uint32_t sign = format.code_sign();
-    return code & sign ? sign - 1 - (code & (sign - 1)) : sign + code;
+    return format.is_integer || code < sign ? code ^ sign : sign - 1 - (code & (sign - 1));
 }
 
 /// The inverse of ordered_index.
 NORMANS_HD constexpr uint32_t code_at(scalar_format format, uint32_t index)
 {
     const uint32_t sign = format.code_sign();
-    return index < sign ? sign | (sign - 1 - index) : index - sign;
+    return format.is_integer || index >= sign ? index ^ sign : sign | (sign - 1 - index);
 }
 
 namespace detail {

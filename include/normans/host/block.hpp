@@ -107,7 +107,8 @@ namespace detail {
 NORMANS_HD inline status check_spec(const block_spec& spec)
 {
     const bool needs_marginal = spec.shape == shape_id::mixture_marginal;
-    const bool good = valid_scalar(spec.dtype) && count_of(spec) != ~uint64_t(0) &&
+    const bool good = valid_scalar(spec.dtype) && !has_scale(spec.dtype) &&
+                      count_of(spec) != ~uint64_t(0) &&
                       (spec.lanes == 0 || valid_lanes(spec.lanes)) && valid_shape(spec.shape) &&
                       needs_marginal == (spec.marginal != nullptr) &&
                       spec.sigma_offset >= min_sigma_offset &&

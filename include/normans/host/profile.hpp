@@ -102,7 +102,7 @@ inline bool usable_scale(float scale) noexcept
 // The same rule for what is written and what is read.
 inline status check_tensor(const tensor_profile& tensor) noexcept
 {
-    if (!has_model(tensor.dtype)) return status::wrong_dtype;
+    if (!has_model(tensor.dtype) || has_scale(tensor.dtype)) return status::wrong_dtype;
     if (!valid_shape(tensor.shape) || tensor.sigma_offset < min_sigma_offset ||
         tensor.sigma_offset > max_sigma_offset)
         return status::wrong_model;

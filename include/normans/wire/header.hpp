@@ -21,6 +21,7 @@
 #include "../core/scalar.hpp"
 #include "../core/shape.hpp"
 #include "../core/sigma.hpp"
+#include "../core/uniform_scalar.hpp"
 #include "../status.hpp"
 
 namespace normans {
@@ -121,7 +122,7 @@ NORMANS_HD inline void write_block_header(const block_header& header, uint8_t* t
         (!(header.flags & has_content_check) && header.content_check != 0) ||
         (modelled && (!has_model(header.dtype) || header.count == 0)))
         return status::bad_header;
-    const uint64_t raw_words = (uint64_t(header.count) * code_bytes(header.dtype) + 1) / 2;
+    const uint64_t raw_words = (raw_bytes(header.dtype, header.count) + 1) / 2;
     if ((header.mode == block_mode::raw && header.payload_words != raw_words) ||
         (header.mode == block_mode::constant && (header.payload_words != 1 || header.count == 0)) ||
         (header.mode == block_mode::predicted && header.payload_words != 0) ||
