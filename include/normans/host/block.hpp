@@ -12,6 +12,24 @@
 namespace normans {
 inline namespace NORMANS_NAMESPACE {
 
+/// Scales of int8, int4 and e2m1 codes, one per `group` adjacent channels of a row (0: per row), at
+/// data[head * head_stride + token * token_stride + channel / group * group_stride]. Strides of 0
+/// serve one scale for all.
+struct scale_view {
+    const float* data = nullptr;
+    ptrdiff_t head_stride = 0;
+    ptrdiff_t token_stride = 0;
+    ptrdiff_t group_stride = 0;
+    uint32_t group = 0;
+
+    NORMANS_HD float operator()(const scalar_position& at) const
+    {
+        const ptrdiff_t index = group == 0 ? 0 : ptrdiff_t(at.channel / group);
+        return data[ptrdiff_t(at.head) * head_stride + ptrdiff_t(at.token) * token_stride +
+                    index * group_stride];
+    }
+};
+
 /// What both sides agree on about a block. The decoder checks all of it that the block states.
 struct block_spec {
     scalar_type dtype = scalar_type::e4m3fn;
@@ -22,6 +40,9 @@ struct block_spec {
     int sigma_offset = default_sigma_offset;
     shape_id shape = shape_id::gaussian;
     const marginal_table* marginal = nullptr;  // for shape_id::mixture_marginal only
+    coder_id coder = coder_id::rans;  // tans: int8 and int4, with a bank
+    const tans_bank* bank = nullptr;  // its plan's shape is `shape`; encoders need all of it
+    scale_view scales{};              // of int8, int4 and e2m1
     bool row_scale = false;        // the encoder may store row steps, and does where they pay
     bool content_check = true;     // off: damage can pass; the decoder insists on what is set here
     bool parameter_hash = false;   // explains a failed content check: "your predictor drifted"
@@ -36,7 +57,8 @@ NORMANS_HD constexpr uint64_t count_of(const block_spec& spec)
     return rows > 0xffffffffu || rows * spec.dim > 0x7fffffffu ? ~uint64_t(0) : rows * spec.dim;
 }
 
-/// Codes in memory: strides in elements between heads and between tokens, channels adjacent.
+/// Codes in memory: strides in elements between heads and between tokens, channels adjacent. 4-bit
+/// codes lie two to a byte, element 2 i in the low nibble of data[i]; boxes must not share a byte.
 template <class Code>
 struct box_view {
     Code* data;
@@ -99,7 +121,7 @@ NORMANS_HD constexpr size_t max_encoded_bytes(const block_spec& spec)
     if (count == ~uint64_t(0) || !valid_scalar(spec.dtype)) return 0;
     return size_t(block_header_bytes + (spec.has_fingerprint ? 8 : 0) +
                   (spec.parameter_hash ? 4 : 0) +
-                  detail::round_up_4(count * code_bytes(spec.dtype)));
+                  detail::round_up_4(raw_bytes(spec.dtype, count)));
 }
 
 namespace detail {
@@ -107,7 +129,12 @@ namespace detail {
 NORMANS_HD inline status check_spec(const block_spec& spec)
 {
     const bool needs_marginal = spec.shape == shape_id::mixture_marginal;
-    const bool good = valid_scalar(spec.dtype) && !has_scale(spec.dtype) &&
+    const bool scaled = has_scale(spec.dtype), banked = spec.coder == coder_id::tans;
+    const bool good = valid_scalar(spec.dtype) && can_code(spec.coder, spec.dtype) &&
+                      (!scaled || !needs_marginal) &&
+                      (!scaled || spec.scales.data != nullptr || count_of(spec) == 0) &&
+                      (!banked || (spec.bank != nullptr && valid_plan(spec.bank->plan) &&
+                                   spec.bank->plan.shape == spec.shape)) &&
                       count_of(spec) != ~uint64_t(0) &&
                       (spec.lanes == 0 || valid_lanes(spec.lanes)) && valid_shape(spec.shape) &&
                       needs_marginal == (spec.marginal != nullptr) &&

@@ -40,7 +40,8 @@ NORMANS_HD inline status check_block(const block_spec& spec, const uint8_t* bloc
     if (header.dtype != spec.dtype) return status::wrong_dtype;
     if (header.count != count_of(spec)) return status::wrong_count;
     if (spec.lanes != 0 && header.lanes != spec.lanes) return status::wrong_lanes;
-    if (spec.content_check != ((header.flags & has_content_check) != 0) ||
+    if (header.coder != spec.coder ||
+        spec.content_check != ((header.flags & has_content_check) != 0) ||
         wants_hash(spec, header) != ((header.flags & has_parameter_hash) != 0) ||
         spec.has_fingerprint != ((header.flags & has_fingerprint) != 0) ||
         (result.row_scaled && !spec.row_scale))
@@ -52,7 +53,7 @@ NORMANS_HD inline status check_block(const block_spec& spec, const uint8_t* bloc
         return status::wrong_fingerprint;
     const uint64_t stored_end =
         layout.words + (header.mode == block_mode::raw
-                            ? uint64_t(header.count) * code_bytes(header.dtype)
+                            ? raw_bytes(header.dtype, header.count)
                             : 2 * uint64_t(header.payload_words));
     if (!all_zero(block, stored_end, layout.end)) return status::corrupt_stream;
     if (result.row_scaled) {

@@ -4,6 +4,7 @@
 
 #include "block_bundle.hpp"
 #include "block_check.hpp"
+#include "scaled_block.hpp"
 
 namespace normans {
 inline namespace NORMANS_NAMESPACE {
@@ -34,6 +35,12 @@ struct block_decoder {
             return block_stage::ended;
         job.predictor = source_of(call.predictor, *spec);
         job.codes = call.out;
+        if constexpr (sizeof(code) == 1) {
+            if (has_scale(spec->dtype)) {
+                *result = decode_scaled(*spec, block, call.bytes, job.predictor, job.codes);
+                return block_stage::ended;
+            }
+        }
         result->code = read(call.bytes);
         if (result->code != status::ok) return block_stage::ended;
         return header.mode == block_mode::coded ? block_stage::steps : block_stage::plain;

@@ -3,6 +3,7 @@
 // block by block to the end: which mode a block gets, and its bytes.
 
 #include "block_bundle.hpp"
+#include "scaled_block.hpp"
 
 namespace normans {
 inline namespace NORMANS_NAMESPACE {
@@ -50,7 +51,8 @@ struct block_encoder {
         capacity = call.capacity;
         result = &call.result;
         *result = encode_result{};
-        if (check_spec(*spec) != status::ok || code_bytes(spec->dtype) != sizeof(code))
+        if (check_spec(*spec) != status::ok || code_bytes(spec->dtype) != sizeof(code) ||
+            (spec->coder == coder_id::tans && spec->bank->next == nullptr))
             return block_stage::ended;
         const uint32_t count = uint32_t(count_of(*spec));
         if (out == nullptr || (count != 0 && call.codes.data == nullptr)) {
@@ -59,6 +61,12 @@ struct block_encoder {
         }
         job.predictor = source_of(call.predictor, *spec);
         job.codes = call.codes;
+        if constexpr (sizeof(code) == 1) {
+            if (has_scale(spec->dtype)) {
+                *result = encode_scaled(*spec, job.codes, job.predictor, out, capacity);
+                return block_stage::ended;
+            }
+        }
         return choose_mode(count) ? block_stage::steps : block_stage::plain;
     }
 

@@ -12,7 +12,7 @@
 //               u32  parameter_hash           if flagged; coded and predicted blocks only
 //               row steps                     if flagged; coded only; a nibble per token (j + 6),
 //                                             low nibble first, zero-padded to 4 bytes
-//               u32  states[lanes]            coded only
+//               u32  states[lanes]            coded only; tANS: see core/tans_format.hpp
 //               u16  words[payload_words]     ascending in the decoder's order, zero-padded to 4
 // A block says its own type, lanes and count, so that a mix-up is an error. The geometry, offset
 // and shape, equal for thousands of blocks, stand once in the stream header or the caller's spec.
@@ -21,7 +21,7 @@
 #include "../core/scalar.hpp"
 #include "../core/shape.hpp"
 #include "../core/sigma.hpp"
-#include "../core/uniform_scalar.hpp"
+#include "../core/uniform_bank.hpp"
 #include "../status.hpp"
 
 namespace normans {
@@ -31,13 +31,13 @@ inline namespace NORMANS_NAMESPACE {
 constexpr uint8_t format_version = 0;
 
 enum class block_mode : uint8_t {
-    coded,      // rANS
+    coded,      // by the header's coder
     raw,        // the codes in scalar order
     constant,   // one code, as one word
     predicted,  // every scalar is the code nearest to its mean: nothing is stored
 };
 
-enum class coder_id : uint8_t { rans };
+enum class coder_id : uint8_t { rans, tans };
 
 enum block_flags : uint8_t {
     has_row_steps = 1,
@@ -45,6 +45,13 @@ enum block_flags : uint8_t {
     has_parameter_hash = 4,
     has_fingerprint = 8,
 };
+
+/// tANS has banks for integers only.
+NORMANS_HD constexpr bool can_code(coder_id coder, scalar_type dtype)
+{
+    return coder == coder_id::rans ||
+           (coder == coder_id::tans && format_of(dtype).is_integer);
+}
 
 constexpr size_t block_header_bytes = 16;
 
@@ -56,6 +63,7 @@ struct block_header {
     uint32_t count;
     uint32_t payload_words;
     uint32_t content_check;
+    coder_id coder = coder_id::rans;
 };
 
 namespace detail {
@@ -90,7 +98,7 @@ NORMANS_HD constexpr uint64_t round_up_4(uint64_t bytes) { return (bytes + 3) & 
 NORMANS_HD inline void write_block_header(const block_header& header, uint8_t* to)
 {
     to[0] = format_version;
-    to[1] = uint8_t(uint32_t(header.dtype) | uint32_t(coder_id::rans) << 4);
+    to[1] = uint8_t(uint32_t(header.dtype) | uint32_t(header.coder) << 4);
     to[2] = uint8_t(uint32_t(header.mode) | uint32_t(header.flags) << 4);
     to[3] = uint8_t(header.lanes);
     detail::store_u32(to + 4, header.count);
@@ -105,6 +113,7 @@ NORMANS_HD inline void write_block_header(const block_header& header, uint8_t* t
     if (from == nullptr || bytes < block_header_bytes) return status::truncated;
     if (from[0] != format_version) return status::unsupported_version;
     header.dtype = scalar_type(from[1] & 15);
+    header.coder = coder_id(from[1] >> 4);
     header.mode = block_mode(from[2] & 15);
     header.flags = uint8_t(from[2] >> 4);
     header.lanes = from[3];
@@ -112,7 +121,7 @@ NORMANS_HD inline void write_block_header(const block_header& header, uint8_t* t
     header.payload_words = detail::load_u32(from + 8);
     header.content_check = detail::load_u32(from + 12);
 
-    if (from[1] >> 4 != uint32_t(coder_id::rans) || !valid_scalar(header.dtype) ||
+    if (!valid_scalar(header.dtype) || !can_code(header.coder, header.dtype) ||
         header.mode > block_mode::predicted || !valid_lanes(header.lanes))
         return status::bad_header;
     const bool coded = header.mode == block_mode::coded;
@@ -152,7 +161,8 @@ NORMANS_HD constexpr block_layout layout_of(const block_header& header, uint32_t
 
 /// What the blocks of a file or batch have in common. 40 bytes:
 ///     0 u32 magic  4 u8 format_version  5 u8 scalar_type | coder << 4  6 u8 precision_bits
-///     7 u8 shape  8 i8 sigma_offset  9 u8 lanes (0: each block's own)  10 u16 zero
+///     7 u8 shape  8 i8 sigma_offset  9 u8 lanes (0: each block's own)
+///    10 u16 tANS: the bank's plan (pack_plan); rANS: zero
 ///    12 u32 heads  16 u32 tokens per block  20 u32 dim  24 u64 fingerprint  32 u64 check
 struct stream_header {
     scalar_type dtype = scalar_type::e4m3fn;
@@ -163,6 +173,8 @@ struct stream_header {
     uint32_t tokens = 0;
     uint32_t dim = 1;
     uint64_t fingerprint = 0;
+    coder_id coder = coder_id::rans;
+    bank_plan plan{};  // tANS only; its shape is `shape`
 };
 
 constexpr size_t stream_header_bytes = 40;
@@ -184,12 +196,14 @@ NORMANS_HD inline void write_stream_header(const stream_header& header, uint8_t*
 {
     detail::store_u32(to, stream_magic);
     to[4] = format_version;
-    to[5] = uint8_t(uint32_t(header.dtype) | uint32_t(coder_id::rans) << 4);
+    to[5] = uint8_t(uint32_t(header.dtype) | uint32_t(header.coder) << 4);
     to[6] = uint8_t(rans_format::precision_bits);
     to[7] = uint8_t(header.shape);
     to[8] = uint8_t(header.sigma_offset);
     to[9] = uint8_t(header.lanes);
-    to[10] = to[11] = 0;
+    const uint16_t plan = header.coder == coder_id::tans ? pack_plan(header.plan) : uint16_t(0);
+    to[10] = uint8_t(plan);
+    to[11] = uint8_t(plan >> 8);
     detail::store_u32(to + 12, header.heads);
     detail::store_u32(to + 16, header.tokens);
     detail::store_u32(to + 20, header.dim);
@@ -199,7 +213,7 @@ NORMANS_HD inline void write_stream_header(const stream_header& header, uint8_t*
 
 /// Each field has its own error, given before anything is decoded: bad_header (magic, check, an
 /// impossible field), unsupported_version, wrong_dtype (no such type), wrong_model (precision,
-/// shape, offset), wrong_lanes.
+/// shape, offset, plan), wrong_lanes.
 [[nodiscard]] NORMANS_HD inline status read_stream_header(const uint8_t* from, size_t bytes,
                                                           stream_header& header)
 {
@@ -219,7 +233,15 @@ NORMANS_HD inline void write_stream_header(const stream_header& header, uint8_t*
     header.tokens = detail::load_u32(from + 16);
     header.dim = detail::load_u32(from + 20);
     header.fingerprint = detail::load_u64(from + 24);
-    if (from[5] >> 4 != uint32_t(coder_id::rans) || from[10] != 0 || from[11] != 0 ||
+    const uint32_t plan = uint32_t(from[10]) | uint32_t(from[11]) << 8;
+    header.coder = coder_id(from[5] >> 4);
+    header.plan = {};
+    if (!can_code(header.coder, header.dtype)) return status::bad_header;
+    if (header.coder == coder_id::tans) {
+        header.plan = unpack_plan(header.shape, plan);
+        if (!valid_plan(header.plan) || pack_plan(header.plan) != plan) return status::wrong_model;
+    }
+    if ((header.coder == coder_id::rans && plan != 0) ||
         detail::load_u64(from + 32) != fingerprint_of(from, 32))
         return status::bad_header;
     return status::ok;

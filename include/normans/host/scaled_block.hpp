@@ -1,0 +1,554 @@
+#pragma once
+// Blocks of int8, int4 and e2m1, by rANS or tANS: one lane after the other, by the definition (the
+// results' backend says so). Modes, checks, statuses and bytes are those of the other blocks; what
+// differs: the inputs have a scale, 4-bit codes lie two to a byte in memory and in raw blocks, and
+// the parameter hash sums up parameter_word(mu', sigma, row step) ^ the scale's fp32 bits.
+
+#include "../core/rans_step.hpp"
+#include "../core/tans_step.hpp"
+#include "../core/uniform_model.hpp"
+#include "block_check.hpp"
+#include "block_job.hpp"
+#include "row_scale.hpp"
+
+namespace normans {
+inline namespace NORMANS_NAMESPACE {
+namespace detail {
+
+template <class Byte>
+struct packed_codes {
+    box_view<Byte> box;
+    bool nibbles;
+
+    ptrdiff_t element(const scalar_position& at) const
+    {
+        return offset_of(at, box.head_stride, box.token_stride);
+    }
+    uint32_t load(const scalar_position& at) const
+    {
+        const ptrdiff_t i = element(at);
+        return nibbles ? box.data[i >> 1] >> (i & 1) * 4 & 15u : box.data[i];
+    }
+    void store(const scalar_position& at, uint32_t code) const
+    {
+        const ptrdiff_t i = element(at);
+        Byte& to = box.data[nibbles ? i >> 1 : i];
+        if (!nibbles) to = uint8_t(code);
+        else to = uint8_t(i & 1 ? (to & 15u) | code << 4 : (to & 0xf0u) | code);
+    }
+};
+
+struct scaled_input {
+    uint32_t mean;  // mu', fp32 bits
+    uint32_t sigma_index;
+    uint32_t scale_bits;
+    code_scale scale;
+};
+
+// Predictions and scales; a scale is made ready once for its neighbours.
+template <class Predictor>
+class scaled_source {
+public:
+    scaled_source(const block_spec& spec, const Predictor& predictor)
+        : scales_(spec.scales), predictor_(predictor)
+    {
+    }
+
+    scaled_input operator()(const scalar_position& at)
+    {
+        const prediction one = predictor_(at);
+        const uint32_t bits = float_to_bits(scales_(at));
+        if (bits != last_bits_) {
+            last_ = make_scale(bits);
+            last_bits_ = bits;
+        }
+        return {clean_mean(one), one.sigma_index, bits, last_};
+    }
+
+private:
+    scale_view scales_;
+    Predictor predictor_;
+    uint32_t last_bits_ = 0;
+    code_scale last_{};  // of 0
+};
+
+inline uint32_t scaled_word(const scaled_input& in, int row_step)
+{
+    return parameter_word(in.mean, in.sigma_index, row_step) ^ in.scale_bits;
+}
+
+// The two coders with one face. `stored` has Width numbers.
+template <scalar_type Type, uint32_t Width>
+struct rans_lanes {
+    static constexpr scalar_format format = format_of(Type);
+    using lanes = array_lanes<Width>;
+    using state = typename lanes::state;
+    using models = typename lanes::models;
+    static constexpr uint32_t idle_lane = rans_format::lower_bound;
+
+    scaled_model<Type> model;
+
+    explicit rans_lanes(const block_spec& spec)
+        : model{shape_of(spec.shape), spec.sigma_offset, nullptr}
+    {
+    }
+    scalar_model prepare(const scaled_input& in, int row_step) const
+    {
+        return prepare_scaled(model, in.mean, in.sigma_index, row_step, in.scale);
+    }
+    static void begin(state& x)
+    {
+        x = lanes::each([](uint32_t) { return rans_format::lower_bound; });
+    }
+    static void close(state& x, uint32_t* stored, word_writer&)
+    {
+        for (uint32_t i = 0; i < Width; ++i) stored[i] = x[i];
+    }
+    bool open(state& x, const uint32_t* stored, word_reader&) const
+    {
+        bool good = true;
+        for (uint32_t i = 0; i < Width; ++i) {
+            x[i] = stored[i];
+            good &= valid_state(stored[i]);
+        }
+        return good;
+    }
+    static bool ended(const state& x)
+    {
+        bool all = true;
+        for (uint32_t i = 0; i < Width; ++i) all &= x[i] == rans_format::lower_bound;
+        return all;
+    }
+    uint32_t encode(state& x, const models& m, const typename lanes::values& codes, uint32_t active,
+                    word_writer& words) const
+    {
+        return encode_step<lanes>(x, model, m, codes, active, words);
+    }
+    typename lanes::values decode(state& x, const models& m, uint32_t active, word_reader& words,
+                                  uint32_t& corrupt) const
+    {
+        return decode_step<lanes>(x, model, no_guess{}, m, active, words, corrupt);
+    }
+
+private:
+    struct no_guess {
+        template <class Model>
+        int operator()(const Model&, const scalar_model&, uint32_t) const
+        {
+            return 0;
+        }
+    };
+};
+
+template <scalar_type Type, uint32_t Width>
+struct tans_lanes {
+    static constexpr scalar_format format = format_of(Type);
+    using lanes = tans_array_lanes<Width>;
+    using state = typename lanes::state;
+    using models = typename lanes::template models<bank_model<Type>>;
+    static constexpr uint32_t idle_lane = tans_format::lower_bound | tans_format::first_cell << 16;
+
+    bank_model<Type> model;
+
+    explicit tans_lanes(const block_spec& spec) : model{*spec.bank, spec.sigma_offset} {}
+    typename bank_model<Type>::scalar prepare(const scaled_input& in, int row_step) const
+    {
+        return model.prepare(in.mean, in.sigma_index, row_step, in.scale);
+    }
+    static void begin(state& x)
+    {
+        x.cell = lanes::each([](uint32_t) { return tans_format::first_cell; });
+        x.bits = lanes::each([](uint32_t) { return tans_format::lower_bound; });
+    }
+    static void close(state& x, uint32_t* stored, word_writer& words)
+    {
+        close_lanes<lanes>(x, stored, words);
+    }
+    bool open(state& x, const uint32_t* stored, word_reader& words) const
+    {
+        return open_lanes<lanes>(x, stored, model.bank.plan.table_bits, words);
+    }
+    static bool ended(const state& x)
+    {
+        bool all = true;
+        for (uint32_t i = 0; i < Width; ++i)
+            all &= x.cell[i] == tans_format::first_cell && x.bits[i] == tans_format::lower_bound;
+        return all;
+    }
+    uint32_t encode(state& x, const models& m, const typename lanes::values& codes, uint32_t active,
+                    word_writer& words) const
+    {
+        return encode_step<lanes>(x, model, m, codes, active, words);
+    }
+    typename lanes::values decode(state& x, const models& m, uint32_t active, word_reader& words,
+                                  uint32_t& corrupt) const
+    {
+        return decode_step<lanes>(x, model, m, active, words, corrupt);
+    }
+};
+
+// Runs f(coder) for the spec's coder and type; blocks of 1 lane leave 7 idle, those of 16 too.
+template <class Function>
+auto with_scaled_coder(const block_spec& spec, uint32_t lanes, Function f)
+{
+    const auto sized = [&](auto type, auto width) {
+        constexpr scalar_type t = decltype(type)::value;
+        if constexpr (format_of(t).is_integer)
+            if (spec.coder == coder_id::tans) return f(tans_lanes<t, decltype(width)::value>(spec));
+        return f(rans_lanes<t, decltype(width)::value>(spec));
+    };
+    const auto typed = [&](auto type) {
+        return lanes <= 8 ? sized(type, std::integral_constant<uint32_t, 8>{})
+                          : sized(type, std::integral_constant<uint32_t, 32>{});
+    };
+    if (spec.dtype == scalar_type::int4)
+        return typed(std::integral_constant<scalar_type, scalar_type::int4>{});
+    if (spec.dtype == scalar_type::e2m1)
+        return typed(std::integral_constant<scalar_type, scalar_type::e2m1>{});
+    return typed(std::integral_constant<scalar_type, scalar_type::int8>{});
+}
+
+// One block's steps, last to first. False where the words ran out of room; else they begin at
+// words.next and the lanes' stored form is in `stored`.
+template <class Coder, class Source>
+bool encode_scaled_steps(const block_spec& spec, const Coder& coder, Source& source,
+                         const packed_codes<const uint8_t>& codes, const uint8_t* row_steps,
+                         uint32_t lanes, word_writer& words, uint32_t* stored, block_sums& sums,
+                         uint32_t& escapes)
+{
+    const uint32_t count = uint32_t(count_of(spec));
+    typename Coder::state state;
+    Coder::begin(state);
+    check_sums content, parameters;
+    uint32_t here = count % lanes != 0 ? count % lanes : lanes;
+    for (box_walker walker(spec, count); walker.position().index != 0; here = lanes) {
+        walker.back(here);
+        typename Coder::models models{};
+        typename Coder::lanes::values now{};
+        box_walker at = walker;
+        for (uint32_t i = 0; i < here; ++i, at.next()) {
+            const scaled_input in = source(at.position());
+            const int step = row_step_at(row_steps, at.position().token);
+            models[i] = coder.prepare(in, step);
+            now[i] = codes.load(at.position());
+            content.lane[i].add(now[i]);
+            if (spec.parameter_hash) parameters.lane[i].add(scaled_word(in, step));
+        }
+        const uint32_t active = Coder::lanes::first_lanes(here);
+        uint32_t escaped = coder.encode(state, models, now, active, words);
+        for (; escaped != 0; escaped &= escaped - 1) ++escapes;
+        if (words.overrun) return false;
+    }
+    Coder::close(state, stored, words);
+    content.reverse(lanes, count);
+    parameters.reverse(lanes, count);
+    sums = {content.total(lanes), parameters.total(lanes)};
+    return !words.overrun;
+}
+
+// The same, decoded. corrupt_stream where words, slots or ends are damaged; `opened` says whether
+// the lanes' stored form was one, so that anything was decoded.
+template <class Coder, class Source>
+status decode_scaled_steps(const block_spec& spec, const Coder& coder, Source& source,
+                         const packed_codes<uint8_t>& codes, const uint8_t* row_steps,
+                         uint32_t lanes, word_reader& words, const uint32_t* stored,
+                         block_sums& sums, bool& opened)
+{
+    const uint32_t count = uint32_t(count_of(spec));
+    typename Coder::state state;
+    opened = coder.open(state, stored, words);
+    if (!opened) return status::corrupt_stream;
+    check_sums content, parameters;
+    uint32_t corrupt = 0;
+    for (box_walker walker(spec, 0); walker.position().index != count;) {
+        const uint32_t left = count - walker.position().index, here = left < lanes ? left : lanes;
+        typename Coder::models models{};
+        box_walker at = walker;
+        for (uint32_t i = 0; i < here; ++i, at.next()) {
+            const scaled_input in = source(at.position());
+            const int step = row_step_at(row_steps, at.position().token);
+            models[i] = coder.prepare(in, step);
+            if (spec.parameter_hash) parameters.lane[i].add(scaled_word(in, step));
+        }
+        const auto now =
+            coder.decode(state, models, Coder::lanes::first_lanes(here), words, corrupt);
+        for (uint32_t i = 0; i < here; ++i, walker.next()) {
+            codes.store(walker.position(), now[i]);
+            content.lane[i].add(now[i]);
+        }
+    }
+    sums = {content.total(lanes), parameters.total(lanes)};
+    const bool clean =
+        corrupt == 0 && !words.overrun && words.next == words.end && Coder::ended(state);
+    return clean ? status::ok : status::corrupt_stream;
+}
+
+// row_statistics::add for integers, whose cells are 1 wide.
+template <scalar_type Type>
+void add_to_row(row_statistics& row, const scaled_model<Type>& model, const scalar_model& m,
+                uint32_t code)
+{
+    if constexpr (format_of(Type).is_integer) {
+        if (m.is_far) return;
+        const int value = int(code ^ model.format.code_sign()) + model.lowest;
+        const int z = z_of(float_to_bits(float(value)), m.slope, m.bias);
+        const uint32_t ratio = (one_bits >> 16) + (m.slope >> 16);
+        const uint32_t origin = row_weight_origin<scaled_model<Type>>(model.shape);
+        uint32_t index = ratio > origin ? (ratio - origin) >> 6 : 0;
+        index = index > 31 ? 31 : index;
+        static constexpr row_weight_table weights = row_weights();
+        const int y = (z * int(weights.weight[index]) + (1 << 14)) >> 15;
+        row.sum += uint64_t(uint32_t(y * y));
+        ++row.count;
+    } else {
+        row.add(model, m, code);
+    }
+}
+
+// Row steps for all tokens into `nibbles`, which are zeros; true if they save more than they cost.
+template <scalar_type Type, class Source>
+bool choose_scaled_steps(const block_spec& spec, Source& source,
+                         const packed_codes<const uint8_t>& codes, uint8_t* nibbles)
+{
+    const scaled_model<Type> model{shape_of(spec.shape), spec.sigma_offset, nullptr};
+    int64_t gain = 0;
+    for (uint32_t token = 0; token < spec.tokens; ++token) {
+        row_statistics row;
+        for (uint32_t head = 0; head < spec.heads; ++head) {
+            box_walker walker(spec, (head * spec.tokens + token) * spec.dim);
+            for (uint32_t i = 0; i < spec.dim; ++i, walker.next()) {
+                const scaled_input in = source(walker.position());
+                const uint32_t mean = mean_in_codes(in.mean, in.scale);
+                if (in.scale.scale == 0 || exponent_field(mean) == 255) continue;
+                const scalar_model m = model.prepare_sloped(
+                    mean, in.sigma_index, multiply(statistics_scale, in.scale.scale));
+                add_to_row<Type>(row, model, m, codes.load(walker.position()));
+            }
+        }
+        const row_choice choice = choose_row_step(model.shape, row);
+        gain += choice.gain - 4 * 65536;
+        nibbles[token / 2] = uint8_t(nibbles[token / 2] | uint32_t(choice.step - min_row_step)
+                                                              << (token % 2 * 4));
+    }
+    return gain > 0;
+}
+
+template <class Source>
+bool choose_scaled_steps(const block_spec& spec, Source& source,
+                         const packed_codes<const uint8_t>& codes, uint8_t* nibbles)
+{
+    switch (spec.dtype) {
+    case scalar_type::int4:
+        return choose_scaled_steps<scalar_type::int4>(spec, source, codes, nibbles);
+    case scalar_type::e2m1:
+        return choose_scaled_steps<scalar_type::e2m1>(spec, source, codes, nibbles);
+    default: return choose_scaled_steps<scalar_type::int8>(spec, source, codes, nibbles);
+    }
+}
+
+// Tries the coded form; true if it is kept: then all but the 16 bytes, the fingerprint and the hash
+// is in place.
+template <class Source>
+bool encode_scaled_coded(const block_spec& spec, Source& source,
+                         const packed_codes<const uint8_t>& codes, uint8_t* out, uint64_t room,
+                         block_header& header, block_sums& sums, uint32_t& escapes)
+{
+    uint8_t* nibbles = nullptr;
+    if (spec.row_scale) {
+        header.flags |= has_row_steps;
+        const block_layout at = layout_of(header, spec.tokens);
+        if (at.states <= room) {
+            nibbles = out + at.row_steps;
+            std::memset(nibbles, 0, size_t(at.states - at.row_steps));
+            if (!choose_scaled_steps(spec, source, codes, nibbles)) nibbles = nullptr;
+        }
+        if (nibbles == nullptr) header.flags = uint8_t(header.flags & ~has_row_steps);
+    }
+    const block_layout at = layout_of(header, spec.tokens);
+    if (at.words > room) return false;
+    uint8_t* const end = out + at.words + (room - at.words) / 2 * 2;
+    word_writer words{out + at.words, end};
+    uint32_t stored[max_lanes];
+    const bool fits = with_scaled_coder(spec, header.lanes, [&](const auto& coder) {
+        return encode_scaled_steps(spec, coder, source, codes, nibbles, header.lanes, words, stored,
+                                   sums, escapes);
+    });
+    if (!fits) return false;
+    header.payload_words = uint32_t((end - words.next) / 2);
+    if (layout_of(header, spec.tokens).end > room) return false;
+    for (uint32_t i = 0; i < header.lanes; ++i) store_u32(out + at.states + 4 * i, stored[i]);
+    std::memmove(out + at.words, words.next, 2 * size_t(header.payload_words));
+    return true;
+}
+
+/// encode() for types with a scale. `spec` passed check_spec, pointers are there.
+template <class Predictor>
+encode_result encode_scaled(const block_spec& spec, box_view<const uint8_t> box,
+                            const Predictor& predictor, uint8_t* out, size_t capacity)
+{
+    const scalar_format format = format_of(spec.dtype);
+    const uint32_t count = uint32_t(count_of(spec));
+    const packed_codes<const uint8_t> codes{box, format.code_bits == 4};
+    scaled_source<Predictor> source(spec, predictor);
+    encode_result result;
+    block_sums sums;
+    const uint8_t base_flags = uint8_t((spec.content_check ? has_content_check : 0) |
+                                       (spec.has_fingerprint ? has_fingerprint : 0));
+    const uint8_t hashed = spec.parameter_hash ? has_parameter_hash : 0;
+    block_header header{};
+    header.dtype = spec.dtype;
+    header.coder = spec.coder;
+    header.lanes = spec.lanes != 0 ? spec.lanes : default_lanes(count);
+    header.count = count;
+    const auto set_mode = [&](block_mode mode, uint8_t flags, uint64_t words) {
+        header.mode = mode;
+        header.flags = flags;
+        header.payload_words = uint32_t(words);
+    };
+    const uint64_t raw = raw_bytes(spec.dtype, count);
+    set_mode(block_mode::raw, base_flags, (raw + 1) / 2);
+    if (count != 0) {
+        const uint64_t raw_end = layout_of(header, 0).end;
+        check_sums parameters;
+        bool constant = true, predicted = true;
+        box_walker walker(spec, 0);
+        const uint32_t first = codes.load(walker.position());
+        for (uint32_t i = 0; i < count && (constant || predicted); ++i, walker.next()) {
+            const uint32_t now = codes.load(walker.position());
+            constant &= now == first;
+            if (!predicted) continue;
+            const scaled_input in = source(walker.position());
+            predicted = now == expected_code(format, mean_in_codes(in.mean, in.scale));
+            parameters.lane[i % header.lanes].add(scaled_word(in, 0));
+        }
+        if (predicted) {
+            set_mode(block_mode::predicted, uint8_t(base_flags | hashed), 0);
+            sums.parameter_hash = parameters.total(header.lanes);
+        } else if (constant) {
+            set_mode(block_mode::constant, base_flags, 1);
+        } else {
+            // A coded block must save at least 1/64 of the raw codes.
+            const uint64_t limit = raw_end - raw / 64;
+            set_mode(block_mode::coded, uint8_t(base_flags | hashed), 0);
+            if (!encode_scaled_coded(spec, source, codes, out, capacity < limit ? capacity : limit,
+                                     header, sums, result.escapes)) {
+                set_mode(block_mode::raw, base_flags, (raw + 1) / 2);
+                result.escapes = 0;
+            }
+        }
+    }
+
+    const block_layout at = layout_of(header, spec.tokens);
+    result.mode = header.mode;
+    result.lanes = header.lanes;
+    result.row_scaled = (header.flags & has_row_steps) != 0;
+    result.bytes = size_t(at.end);
+    if (at.end > capacity) {
+        result.code = status::output_too_small;
+        result.bytes = max_encoded_bytes(spec);
+        return result;
+    }
+    uint64_t used = at.words + 2 * uint64_t(header.payload_words);
+    if (count != 0 && (header.mode == block_mode::raw || header.mode == block_mode::constant)) {
+        const uint32_t stored = header.mode == block_mode::constant ? 1 : count;
+        used = at.words + raw_bytes(spec.dtype, stored);
+        std::memset(out + at.words, 0, size_t(used - at.words));
+        box_walker walker(spec, 0);
+        const packed_codes<uint8_t> to{{out + at.words, 0, 0}, codes.nibbles};
+        for (uint32_t i = 0; i < stored; ++i, walker.next())
+            to.store({0, 0, 0, i}, codes.load(walker.position()));
+    }
+    std::memset(out + used, 0, size_t(at.end - used));
+    if (count != 0 && header.mode != block_mode::coded) {
+        check_sums content;
+        box_walker walker(spec, 0);
+        for (uint32_t i = 0; i < count; ++i, walker.next())
+            content.lane[i % header.lanes].add(codes.load(walker.position()));
+        sums.content_check = content.total(header.lanes);
+    }
+    header.content_check = spec.content_check ? sums.content_check : 0;
+    write_block_header(header, out);
+    if (header.flags & has_fingerprint) store_u64(out + at.fingerprint, spec.fingerprint);
+    if (header.flags & has_parameter_hash) store_u32(out + at.parameter_hash, sums.parameter_hash);
+    result.code = status::ok;
+    return result;
+}
+
+// Raw, constant and predicted blocks.
+template <class Source>
+status copy_scaled(const block_spec& spec, const block_header& header, Source& source,
+                   const uint8_t* from, const packed_codes<uint8_t>& to, block_sums& sums)
+{
+    const scalar_format format = format_of(spec.dtype);
+    const packed_codes<const uint8_t> stored{{from, 0, 0}, to.nibbles};
+    check_sums content, parameters;
+    box_walker walker(spec, 0);
+    for (uint32_t i = 0; i < header.count; ++i, walker.next()) {
+        uint32_t now = 0;
+        if (header.mode == block_mode::predicted) {
+            const scaled_input in = source(walker.position());
+            now = expected_code(format, mean_in_codes(in.mean, in.scale));
+            parameters.lane[i % header.lanes].add(scaled_word(in, 0));
+        } else {
+            now = stored.load({0, 0, 0, header.mode == block_mode::raw ? i : 0});
+        }
+        to.store(walker.position(), now);
+        content.lane[i % header.lanes].add(now);
+    }
+    sums = {content.total(header.lanes), parameters.total(header.lanes)};
+    // What a byte or word has beyond its codes is 0.
+    if (header.mode == block_mode::constant)
+        return load_word(from) < 2 * format.code_sign() ? status::ok : status::corrupt_stream;
+    const bool half = header.mode == block_mode::raw && to.nibbles && header.count % 2 != 0;
+    return half && from[header.count / 2] >> 4 != 0 ? status::corrupt_stream : status::ok;
+}
+
+/// decode() for types with a scale.
+template <class Predictor>
+decode_result decode_scaled(const block_spec& spec, const uint8_t* block, size_t bytes,
+                            const Predictor& predictor, box_view<uint8_t> box)
+{
+    decode_result result;
+    block_header header;
+    block_layout at;
+    result.code = check_block(spec, block, bytes, header, at, result);
+    if (result.code != status::ok || header.count == 0) {
+        if (result.code == status::ok && spec.content_check && header.content_check != 0)
+            result.code = status::content_mismatch;
+        return result;
+    }
+    const packed_codes<uint8_t> codes{box, format_of(spec.dtype).code_bits == 4};
+    scaled_source<Predictor> source(spec, predictor);
+    block_sums sums;
+    status decoded = status::ok;
+    if (header.mode == block_mode::coded) {
+        const uint8_t* const row_steps = result.row_scaled ? block + at.row_steps : nullptr;
+        word_reader words{block + at.words, block + at.words + 2 * uint64_t(header.payload_words)};
+        bool opened = false;
+        decoded = with_scaled_coder(spec, header.lanes, [&](const auto& coder) {
+            uint32_t stored[max_lanes];
+            for (uint32_t i = 0; i < max_lanes; ++i)
+                stored[i] =
+                    i < header.lanes ? load_u32(block + at.states + 4 * i) : coder.idle_lane;
+            return decode_scaled_steps(spec, coder, source, codes, row_steps, header.lanes, words,
+                                       stored, sums, opened);
+        });
+        if (!opened) {  // the hash could not say anything
+            result.code = decoded;
+            return result;
+        }
+    } else {
+        decoded = copy_scaled(spec, header, source, block + at.words, codes, sums);
+    }
+    if (wants_hash(spec, header) && load_u32(block + at.parameter_hash) != sums.parameter_hash)
+        result.code = status::wrong_prediction;
+    else if (decoded != status::ok)
+        result.code = decoded;
+    else if (spec.content_check && header.content_check != sums.content_check)
+        result.code = status::content_mismatch;
+    return result;
+}
+
+}  // namespace detail
+}  // namespace NORMANS_NAMESPACE
+}  // namespace normans
