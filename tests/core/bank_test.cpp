@@ -1,5 +1,5 @@
-// core/uniform_bank.hpp and host/bank.hpp: the key of a scalar against plain arithmetic, every row in
-// every cell, the predicted loss against what is measured, and the rate against a real Gaussian.
+// core/uniform_bank.hpp and host/bank.hpp: the key of a scalar against plain arithmetic, every row
+// in every cell, the predicted loss against what is measured, and the rate against a real Gaussian.
 
 #include <doctest/doctest.h>
 
@@ -357,8 +357,8 @@ TEST_CASE("A plan's loss is what its rows lose; a larger budget never loses more
                 type == scalar_type::int8
                     ? measured_loss<scalar_type::int8>(built, usual_range(type))
                     : measured_loss<scalar_type::int4>(built, usual_range(type));
-            MESSAGE(doctest::String(scalar_name(type)), ", ", kib, " KiB: predicted ", predicted, ", measured ",
-                    measured);
+            MESSAGE(doctest::String(scalar_name(type)), ", ", kib, " KiB: predicted ", predicted,
+                    ", measured ", measured);
             CHECK(measured < 1.1 * predicted + 0.0005);
             CHECK(measured > 0.9 * predicted - 0.0005);
         }

@@ -18,7 +18,7 @@ using namespace normans_test;
 
 namespace {
 
-// Some rows of one size. Symbol 0 is an escape, symbol s stands for the 2^raw codes at (s - 1) 2^raw.
+// Some rows of one size. Symbol 0 is an escape, symbol s stands for 2^raw codes, (s - 1) 2^raw on.
 struct row_model {
     struct scalar {
         uint32_t row, raw_bits;
@@ -40,7 +40,8 @@ struct row_model {
             const int center = rng.between(1, int(symbols) - 1), width = rng.between(1, 12);
             for (int s = 0; s < int(symbols); ++s) {
                 const int d = (s - center) * 8 / width;
-                weights[uint32_t(s)] = s == 0 ? 40 : d * d > 400 ? 0 : uint32_t(40000 / (8 + d * d));
+                const uint32_t bell = d * d > 400 ? 0 : uint32_t(40000 / (8 + d * d));
+                weights[uint32_t(s)] = s == 0 ? 40 : bell;
             }
             freq.emplace_back(symbols);
             cells.emplace_back(1u << bits);

@@ -58,7 +58,7 @@ void check_row(const built_row& built)
     for (uint32_t at = 0; at < size; ++at) {
         const tans_cell& cell = row.cells[at];
         REQUIRE(cell.symbol < built.freq.size());
-        // Counters go up along the row; the range that the cell stands for is counter * 2^bits long.
+        // Counters go up along the row; a cell stands for 2^bits cells, counter * 2^bits on.
         const uint32_t counter = built.freq[cell.symbol] + seen[cell.symbol]++;
         const uint32_t first = size + cell.next_base, count = 1u << cell.bit_count;
         wrong += first != counter * count;

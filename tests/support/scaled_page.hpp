@@ -73,8 +73,8 @@ inline std::vector<std::uint8_t> unpacked(const std::vector<std::uint8_t>& bytes
     return codes;
 }
 
-/// Groups of 32 channels with a scale each; sigmas of 1/4 to 4 codes, codes around the means, one in
-/// `outliers` anywhere (0: none). An empty group now and then: scale 0, codes 0.
+/// Groups of 32 channels with a scale each; sigmas of 1/4 to 4 codes, codes around the means, one
+/// in `outliers` anywhere (0: none). An empty group now and then: scale 0, codes 0.
 inline scaled_page make_scaled_page(std::uint64_t seed, const normans::block_spec& spec,
                                     std::uint32_t outliers = 50)
 {
