@@ -189,6 +189,63 @@ TEST_CASE("the stream header: round trip, and each field changed alone")
     CHECK(read_stream_header(nullptr, 40, back) == status::truncated);
 }
 
+TEST_CASE("the stream header of a tANS stream holds the plan of its bank")
+{
+    stream_header header;
+    header.dtype = scalar_type::int4;
+    header.coder = coder_id::tans;
+    header.shape = shape_id::mixture;
+    header.plan = {shape_id::mixture, 10, 3, 1};
+    std::vector<uint8_t> bytes(stream_header_bytes);
+    write_stream_header(header, bytes.data());
+    CHECK(bytes[5] == (uint8_t(scalar_type::int4) | 16));
+    CHECK(bytes[10] == (10 | 3 << 4 | 1 << 6));
+    CHECK(bytes[11] == 0);
+    stream_header back;
+    REQUIRE(read_stream_header(bytes.data(), bytes.size(), back) == status::ok);
+    CHECK(back.coder == coder_id::tans);
+    CHECK(back.plan.shape == shape_id::mixture);
+    CHECK(pack_plan(back.plan) == pack_plan(header.plan));
+    // With the check over the bytes made right again, each field has its own error.
+    const auto with = [&](size_t at, uint8_t value) {
+        std::vector<uint8_t> changed = bytes;
+        changed[at] = value;
+        detail::store_u64(changed.data() + 32, fingerprint_of(changed.data(), 32));
+        return read_stream_header(changed.data(), changed.size(), back);
+    };
+    CHECK(with(10, 9 | 2 << 4 | 2 << 6) == status::ok);
+    CHECK(with(10, 0) == status::wrong_model);
+    CHECK(with(10, 5) == status::wrong_model);
+    CHECK(with(10, 13) == status::wrong_model);
+    CHECK(with(11, 2) == status::wrong_model);
+    CHECK(with(7, 2) == status::wrong_model);              // no bank for a marginal
+    CHECK(with(5, 7) == status::bad_header);               // rANS with a plan
+    CHECK(with(5, 8 | 32) == status::bad_header);          // a third coder
+    CHECK(with(5, 9 | 16) == status::bad_header);          // e2m1 has no bank
+    CHECK(with(5, 0 | 16) == status::bad_header);          // nor has e4m3fn
+}
+
+TEST_CASE("a block says its coder")
+{
+    block_header header{scalar_type::int8, block_mode::coded, 0, 8, 100, 31, 0, coder_id::tans};
+    CHECK(written(header)[1] == 0x17);
+    block_header back{};
+    REQUIRE(read_block_header(written(header).data(), block_header_bytes, back) == status::ok);
+    CHECK(back.coder == coder_id::tans);
+    for (const scalar_type type : {scalar_type::e4m3fn, scalar_type::bf16, scalar_type::e2m1}) {
+        header.dtype = type;
+        CHECK(read(written(header)) == status::bad_header);
+    }
+    header.dtype = scalar_type::int4;
+    CHECK(read(written(header)) == status::bad_header);  // more words than raw codes would have
+    header.payload_words = 25;
+    CHECK(read(written(header)) == status::ok);
+    header.mode = block_mode::raw;
+    CHECK(read(written(header)) == status::ok);
+    header.coder = coder_id(2);
+    CHECK(read(written(header)) == status::bad_header);
+}
+
 TEST_CASE("fingerprint_of: pinned, since files hold it")
 {
     const uint8_t text[] = {'n', 'o', 'r', 'm', 'a', 'n', 's'};

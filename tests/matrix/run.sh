@@ -78,7 +78,8 @@ run_one()
         local mode
         for mode in "" --flush-to-zero; do
             local files=()
-            [ "$program" = golden_test ] && files=("$root"/tests/golden/v0/*.txt)
+            [ "$program" = golden_test ] && files=("$root"/tests/golden/v0/*.txt \
+                "$root"/tests/golden/v0_scaled/*.txt)
             # shellcheck disable=SC2086
             if ! "$stem.$program" $mode "${files[@]}" >"$stem.$program.out" \
                 2>>"$stem.$program.log"; then

@@ -2,7 +2,7 @@
 // Golden case files: a prediction, codes, and the block that they must give. Text, so that a diff
 // says what changed and any language can read it; one "key value" per line, hex in lower case:
 //     name NAME
-//     dtype e4m3fn | e5m2 | e4m3fnuz | e5m2fnuz | bf16 | fp16 | raw8
+//     dtype e4m3fn | e5m2 | e4m3fnuz | e5m2fnuz | bf16 | fp16 | raw8 | int8 | int4 | e2m1
 //     shape gaussian | mixture | mixture_marginal
 //     offset N                      sigma offset
 //     box HEADS TOKENS DIM
@@ -15,6 +15,8 @@
 //     sigma HEX                     sigma index per scalar, 2 digits
 //     codes HEX                     per scalar, 2 or 4 digits
 //     fingerprint HEX               with flag 8; 16 digits
+//     bank HEX                      tANS only: the bank's plan (pack_plan), 4 digits
+//     scales HEX, group N           int8, int4, e2m1: fp32 bits per head, token, N channels
 //     block HEX                     the block's bytes
 // No floating point and no test framework here: this is compiled under every flag of the matrix.
 
@@ -26,7 +28,7 @@
 #include <string>
 #include <vector>
 
-#include "../codec/codec.hpp"
+#include "scaled_page.hpp"
 
 namespace normans_test {
 
@@ -39,6 +41,8 @@ struct golden_case {
     std::vector<std::uint8_t> sigma;
     std::vector<std::uint16_t> codes;
     std::vector<std::uint8_t> block;
+    std::vector<std::uint16_t> bank;  // empty: rANS
+    std::vector<std::uint32_t> scales;
 };
 
 template <class Number>
@@ -97,6 +101,10 @@ inline std::string format_case(const golden_case& c)
             to_hex(c.codes, code_digits(spec.dtype)) + "\n";
     if (spec.has_fingerprint)
         text += "fingerprint " + to_hex(std::vector<std::uint64_t>{spec.fingerprint}, 16) + "\n";
+    if (!c.bank.empty()) text += "bank " + to_hex(c.bank, 4) + "\n";
+    if (normans::has_scale(spec.dtype))
+        text += "scales " + to_hex(c.scales, 8) + "\ngroup " + std::to_string(spec.scales.group) +
+                "\n";
     return text + "block " + to_hex(c.block, 2) + "\n";
 }
 
@@ -116,7 +124,7 @@ inline bool read_case(const char* path, golden_case& c)
     normans::block_spec& spec = c.spec;
     c.name = field["name"];
     unsigned known = 0;
-    for (unsigned id = 0; id < 7; ++id)
+    for (unsigned id = 0; id < 10; ++id)
         if (field["dtype"] == normans::scalar_name(normans::scalar_type(id)))
             spec.dtype = normans::scalar_type(id), ++known;
     for (unsigned id = 0; id < 3; ++id)
@@ -135,6 +143,7 @@ inline bool read_case(const char* path, golden_case& c)
         !from_hex(field["affine_b"], 8, c.affine_b) ||
         !from_hex(field["marginal"], 4, c.marginal) || !from_hex(field["mu"], 8, c.mu) ||
         !from_hex(field["sigma"], 2, c.sigma) || !from_hex(field["block"], 2, c.block) ||
+        !from_hex(field["bank"], 4, c.bank) || !from_hex(field["scales"], 8, c.scales) ||
         !from_hex(field["codes"], code_digits(spec.dtype), c.codes))
         return fail("hex");
     spec.row_scale = (flags[0] & 1) != 0;
@@ -150,6 +159,15 @@ inline bool read_case(const char* path, golden_case& c)
         (!c.affine_a.empty() && c.affine_a.size() != channels) ||
         (!c.marginal.empty() && c.marginal.size() != 256))
         return fail("lengths");
+    spec.coder = c.bank.empty() ? normans::coder_id::rans : normans::coder_id::tans;
+    if (normans::has_scale(spec.dtype)) {
+        const int group = std::atoi(field["group"].c_str());
+        if (group <= 0) return fail("group");
+        spec.scales.group = std::uint32_t(group);
+        const std::size_t groups = (spec.dim + spec.scales.group - 1) / spec.scales.group;
+        if (c.scales.size() != groups * spec.heads * spec.tokens || c.bank.size() > 1)
+            return fail("scales or bank");
+    }
     return true;
 }
 
@@ -178,18 +196,51 @@ auto with_prediction(const golden_case& c, Function f)
     if (!c.marginal.empty() &&
         normans::make_marginal(c.marginal.data(), table) == normans::status::ok)
         spec.marginal = &table;
+    const std::vector<float> scales = as_floats(c.scales);
+    if (!scales.empty()) {
+        const std::size_t groups = scales.size() / spec.heads / spec.tokens;
+        spec.scales.data = scales.data();
+        spec.scales.head_stride = std::ptrdiff_t(groups * spec.tokens);
+        spec.scales.token_stride = std::ptrdiff_t(groups);
+        spec.scales.group_stride = 1;
+    }
+    const normans::bank_plan plan =
+        normans::unpack_plan(spec.shape, c.bank.empty() ? 6u : c.bank[0]);
+    const bank_rows_of rows(normans::valid_plan(plan) ? plan : normans::bank_plan{});
+    spec.bank = &rows.bank;
     return f(spec, mapped_predictor{{mu.data()}, {c.sigma.data()}, {a.data(), b.data(), spec.dim}});
 }
 
 struct coded_case {
     normans::encode_result result;
     std::vector<std::uint8_t> block;
+    std::vector<std::uint16_t> bank;  // empty: rANS
+    std::vector<std::uint32_t> scales;
 };
+
+/// Codes as they lie in memory: those of 4 bits two to a byte.
+template <class Code>
+std::vector<Code> in_memory(const golden_case& c, const std::vector<Code>& codes)
+{
+    if (normans::format_of(c.spec.dtype).code_bits != 4) return codes;
+    std::vector<Code> bytes((codes.size() + 1) / 2);
+    for (std::size_t i = 0; i < codes.size(); ++i)
+        bytes[i / 2] = Code(bytes[i / 2] | codes[i] << 4 * (i % 2));
+    return bytes;
+}
+
+template <class Code>
+std::uint16_t code_in(const golden_case& c, const std::vector<Code>& memory, std::size_t i)
+{
+    if (normans::format_of(c.spec.dtype).code_bits != 4) return memory[i];
+    return std::uint16_t(memory[i / 2] >> 4 * (i % 2) & 15);
+}
 
 template <class Code>
 coded_case encode_codes(const golden_case& c)
 {
-    const std::vector<Code> codes(c.codes.begin(), c.codes.end());
+    const std::vector<Code> codes =
+        in_memory(c, std::vector<Code>(c.codes.begin(), c.codes.end()));
     return with_prediction(c, [&](const normans::block_spec& spec, const auto& predictor) {
         coded_case out;
         out.block.resize(normans::max_encoded_bytes(spec));
@@ -204,11 +255,11 @@ template <class Code>
 normans::decode_result decode_codes(const golden_case& c, std::vector<std::uint16_t>& back)
 {
     return with_prediction(c, [&](const normans::block_spec& spec, const auto& predictor) {
-        std::vector<Code> codes(c.codes.size());
+        std::vector<Code> codes(c.codes.size() + 1);  // 4-bit codes take half
         const normans::decode_result result =
             normans::decode(spec, c.block.data(), c.block.size(), predictor,
                             normans::dense(spec, codes.data()));
-        back.assign(codes.begin(), codes.end());
+        for (std::size_t i = 0; i < c.codes.size(); ++i) back.push_back(code_in(c, codes, i));
         return result;
     });
 }
