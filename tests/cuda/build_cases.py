@@ -180,7 +180,8 @@ def check_s04(args, folder):
 
     def hold(name, took, size=None):
         most, bytes_most = BUDGET[name]
-        print(f"{name}: {took:.2f} s of {most}" + (f", {size} bytes of {bytes_most}" if size else ""))
+        print(f"{name}: {took:.2f} s of {most}",
+              f", {size} bytes of {bytes_most}" if size else "")
         if took > most or (size or 0) > (bytes_most or 0):
             complaints.append(f"{name} is over its budget")
     hold("normans.hpp", seconds(
