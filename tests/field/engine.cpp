@@ -1,5 +1,5 @@
-// Field cases A02, D02, E04, E09: one page out of many, results that say what happened, types that
-// are never mixed up, and caches that others wrote.
+// Field cases A02, D02, E04, E09, G03: one page out of many, results that say what happened, types
+// that are never mixed up, caches that others wrote, bytes at any address.
 
 #include <doctest/doctest.h>
 
@@ -48,6 +48,39 @@ TEST_CASE("A02 one page alone: its own bytes, nothing else, in natural order")
                 CHECK(back.result.bytes == size);
                 CHECK(back.codes == pages[k].codes);
             }
+        }
+    }
+}
+
+TEST_CASE("G03 blocks, codes and sigmas at any address")
+{
+    for (const uint32_t lanes : lane_counts) {
+        block_spec spec;
+        spec.tokens = 5;
+        spec.dim = 40;
+        spec.lanes = lanes;
+        spec.row_scale = true;
+        const page whole = make_page(11, spec);
+        const std::vector<uint8_t> block = encode_page(whole), codes = narrow(whole.codes);
+        const size_t count = codes.size(), room = max_encoded_bytes(spec);
+        for (const size_t by : {0u, 1u, 2u, 4u, 8u}) {
+            std::vector<uint8_t> from(count + 16), to(count + 16, 0xee), sigma(count + 16);
+            std::vector<uint8_t> made(room + 16), given(block.size() + 16);
+            std::memcpy(from.data() + by, codes.data(), count);
+            std::memcpy(sigma.data() + by, whole.sigma.data(), count);
+            std::memcpy(given.data() + by, block.data(), block.size());
+            const page_predictor with{{whole.mean.data()}, {sigma.data() + by}, {}};
+            const uint8_t* const first = from.data() + by;
+            const auto encoded =
+                encode(spec, dense(spec, first), with, made.data() + by, room);
+            CHECK(encoded.code == status::ok);
+            CHECK(encoded.bytes == block.size());
+            CHECK(std::memcmp(made.data() + by, block.data(), block.size()) == 0);
+            const auto decoded = decode(spec, given.data() + by, block.size(), with,
+                                        dense(spec, to.data() + by));
+            CHECK(decoded.code == status::ok);
+            CHECK(std::memcmp(to.data() + by, codes.data(), count) == 0);
+            CHECK(to[by + count] == 0xee);
         }
     }
 }
