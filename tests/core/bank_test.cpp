@@ -18,24 +18,7 @@ using namespace normans_test;
 
 namespace {
 
-struct built_bank {
-    std::vector<tans_cell> cells;
-    std::vector<uint8_t> reach;
-    std::vector<uint16_t> next;
-    std::vector<tans_symbol> symbols;
-    tans_bank bank;
-
-    explicit built_bank(const bank_plan& plan)
-        : cells(bank_cells(plan)),
-          reach(bank_rows(plan)),
-          next(bank_cells(plan)),
-          symbols(bank_rows(plan) * bank_symbols)
-    {
-        REQUIRE(make_bank(plan, {cells.data(), reach.data(), next.data(), symbols.data()}, bank) ==
-                status::ok);
-        CHECK(bank_bytes(plan) == 4 * cells.size() + reach.size());
-    }
-};
+using built_bank = bank_in<std::vector>;
 
 bank_plan plan_of(unsigned bits, unsigned steps, unsigned positions,
                   shape_id shape = shape_id::gaussian)
@@ -337,6 +320,7 @@ TEST_CASE("What is no plan is no bank")
     CHECK(make_bank(good, {&cell, &reach, &next, nullptr}, bank) == status::bad_argument);
     CHECK_FALSE(plan_bank(scalar_type::int8, 1000).fits);
     CHECK_FALSE(plan_bank(scalar_type::int8, 0).fits);
+    CHECK(bank_in<std::vector>(plan_of(5, 0, 0)).bank.cells == nullptr);
 }
 
 TEST_CASE("A plan's loss is what its rows lose; a larger budget never loses more")
@@ -417,10 +401,12 @@ TEST_CASE("Banks stay what they are: golden hash")
     for (const bank_plan& plan :
          {plan_of(6, 0, 0), plan_of(9, 2, 2), plan_of(11, 1, 3, shape_id::mixture)}) {
         const built_bank built(plan);
-        for (const tans_cell& c : built.cells)
+        for (size_t i = 0; i < bank_cells(plan); ++i) {
+            const tans_cell& c = built.bank.cells[i];
             hash.add(c.next_base | uint64_t(c.bit_count) << 16 | uint64_t(c.symbol) << 32);
-        for (const uint8_t r : built.reach) hash.add(r);
-        for (const uint16_t n : built.next) hash.add(n);
+        }
+        for (uint32_t i = 0; i < bank_rows(plan); ++i) hash.add(built.bank.reach[i]);
+        for (size_t i = 0; i < bank_cells(plan); ++i) hash.add(built.bank.next[i]);
     }
     CHECK(hash.value() == 9596082252354019796u);
 }

@@ -354,7 +354,7 @@ TEST_CASE("scaled blocks: what specs are refused, and what a decoder says of ano
     like.spec.dtype = scalar_type::int4;
     CHECK(decode_scaled_page(like, block.data(), block.size()).result.code == status::wrong_dtype);
     like.spec.dtype = scalar_type::int8;
-    const bank_rows_of other({shape_id::gaussian, 8, 2, 2});
+    const bank_rows_of other(bank_plan{shape_id::gaussian, 8, 2, 2});
     like.spec.bank = &other.bank;
     CHECK(decode_scaled_page(like, block.data(), block.size()).result.code != status::ok);
     // tANS and e2m1 contradict each other; so do small floats.

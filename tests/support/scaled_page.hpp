@@ -11,30 +11,13 @@
 
 namespace normans_test {
 
-struct bank_rows_of {
-    std::vector<normans::tans_cell> cells;
-    std::vector<std::uint8_t> reach;
-    std::vector<std::uint16_t> next;
-    std::vector<normans::tans_symbol> symbols;
-    normans::tans_bank bank{};
-
-    explicit bank_rows_of(const normans::bank_plan& plan)
-        : cells(normans::bank_cells(plan)),
-          reach(normans::bank_rows(plan)),
-          next(normans::bank_cells(plan)),
-          symbols(normans::bank_rows(plan) * normans::bank_symbols)
-    {
-        if (make_bank(plan, {cells.data(), reach.data(), next.data(), symbols.data()}, bank) !=
-            normans::status::ok)
-            bank = {};
-    }
-};
+using bank_rows_of = normans::bank_in<std::vector>;
 
 /// Banks that tests use, by shape; small, so that tests build them quickly.
 inline const normans::tans_bank* test_bank(normans::shape_id shape)
 {
-    static const bank_rows_of gaussian({normans::shape_id::gaussian, 8, 2, 1});
-    static const bank_rows_of mixture({normans::shape_id::mixture, 9, 1, 2});
+    static const bank_rows_of gaussian(normans::bank_plan{normans::shape_id::gaussian, 8, 2, 1});
+    static const bank_rows_of mixture(normans::bank_plan{normans::shape_id::mixture, 9, 1, 2});
     return shape == normans::shape_id::gaussian ? &gaussian.bank : &mixture.bank;
 }
 

@@ -184,6 +184,34 @@ inline int64_t row_loss(const bank_plan& plan, const row_freqs& row, const group
     return outcome;
 }
 
+/// A bank in containers of the caller's kind: bank_in<std::vector>(plan). `bank` is for both sides;
+/// its cells are null if the plan is none.
+template <template <class...> class Vector>
+class bank_in {
+public:
+    tans_bank bank{};
+
+    explicit bank_in(const bank_plan& plan)
+    {
+        if (!valid_plan(plan)) return;
+        cells_.resize(bank_cells(plan));
+        next_.resize(bank_cells(plan));
+        reach_.resize(bank_rows(plan));
+        symbols_.resize(bank_rows(plan) * bank_symbols);
+        if (make_bank(plan, {cells_.data(), reach_.data(), next_.data(), symbols_.data()}, bank) !=
+            status::ok)
+            bank = {};
+    }
+    bank_in(const bank_in&) = delete;
+    bank_in& operator=(const bank_in&) = delete;
+
+private:
+    Vector<tans_cell> cells_;
+    Vector<uint16_t> next_;
+    Vector<uint8_t> reach_;
+    Vector<tans_symbol> symbols_;
+};
+
 /// Deviations that a bank is planned for, in eighths of an octave of codes, both ends included;
 /// each is taken to be as likely, and so is each place of the mean.
 struct bank_range {
