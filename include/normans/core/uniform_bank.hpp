@@ -11,6 +11,7 @@
 //     and a scale that does not count, use the lowest row.
 
 #include "shape.hpp"
+#include "sigma.hpp"
 #include "tans_table.hpp"
 #include "uniform_scalar.hpp"
 

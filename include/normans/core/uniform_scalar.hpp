@@ -9,7 +9,6 @@
 //     all that lies beyond them. NaN is a mean of 0.
 
 #include "scalar.hpp"
-#include "sigma.hpp"
 
 namespace normans {
 inline namespace NORMANS_NAMESPACE {
@@ -39,9 +38,12 @@ NORMANS_HD inline code_scale make_scale(uint32_t scale)
     const uint64_t significand = (scale & 0x7fffff) | 0x800000u;
     // 2^47 / significand has 24 bits, or is 2^24; never a tie.
     const uint32_t quotient = uint32_t(((uint64_t(1) << 48) / significand + 1) / 2);
-    const int octave = int(field) - 127;
-    return {scale, ((252 - field) << 23) + quotient,
-            8 * octave + int(sigma_index(deviation{bits_to_float(scale)}, octave))};
+    // The middles between 2^(i / 8) on a log scale, as in sigma_index().
+    constexpr uint32_t middle[8] = {0x05aac4, 0x11c3d4, 0x1ef533, 0x2d583f,
+                                    0x3d08a4, 0x4e248d, 0x60ccdf, 0x75257e};
+    int eighths = 8 * (int(field) - 127);
+    for (const uint32_t limit : middle) eighths += (scale & 0x7fffff) >= limit;
+    return {scale, ((252 - field) << 23) + quotient, eighths};
 }
 
 /// The nearest integer code to a mean in code units (fp32 bits, cleaned), ties to even.

@@ -37,7 +37,8 @@ struct block_decoder {
         job.codes = call.out;
         if constexpr (sizeof(code) == 1) {
             if (has_scale(spec->dtype)) {
-                *result = decode_scaled(*spec, block, call.bytes, job.predictor, job.codes);
+                *result = decode_scaled(*spec, block, call.bytes, {*spec, job.predictor},
+                                        job.codes);
                 return block_stage::ended;
             }
         }

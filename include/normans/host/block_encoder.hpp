@@ -63,7 +63,8 @@ struct block_encoder {
         job.codes = call.codes;
         if constexpr (sizeof(code) == 1) {
             if (has_scale(spec->dtype)) {
-                *result = encode_scaled(*spec, job.codes, job.predictor, out, capacity);
+                *result = encode_scaled(*spec, job.codes, {*spec, job.predictor}, out,
+                                        capacity);
                 return block_stage::ended;
             }
         }

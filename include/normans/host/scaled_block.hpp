@@ -45,18 +45,23 @@ struct scaled_input {
     code_scale scale;
 };
 
-// Predictions and scales; a scale is made ready once for its neighbours.
-template <class Predictor>
+// Predictions and scales; a scale is made ready once for its neighbours. The predictor's type is
+// forgotten: what follows is compiled once for all.
 class scaled_source {
 public:
+    template <class Predictor>
     scaled_source(const block_spec& spec, const Predictor& predictor)
-        : scales_(spec.scales), predictor_(predictor)
+        : scales_(spec.scales),
+          predictor_(&predictor),
+          ask_([](const void* p, const scalar_position& at) {
+              return (*static_cast<const Predictor*>(p))(at);
+          })
     {
     }
 
     scaled_input operator()(const scalar_position& at)
     {
-        const prediction one = predictor_(at);
+        const prediction one = ask_(predictor_, at);
         const uint32_t bits = float_to_bits(scales_(at));
         if (bits != last_bits_) {
             last_ = make_scale(bits);
@@ -67,7 +72,8 @@ public:
 
 private:
     scale_view scales_;
-    Predictor predictor_;
+    const void* predictor_;
+    prediction (*ask_)(const void*, const scalar_position&);
     uint32_t last_bits_ = 0;
     code_scale last_{};  // of 0
 };
@@ -210,8 +216,8 @@ auto with_scaled_coder(const block_spec& spec, uint32_t lanes, Function f)
 
 // One block's steps, last to first. False where the words ran out of room; else they begin at
 // words.next and the lanes' stored form is in `stored`.
-template <class Coder, class Source>
-bool encode_scaled_steps(const block_spec& spec, const Coder& coder, Source& source,
+template <class Coder>
+bool encode_scaled_steps(const block_spec& spec, const Coder& coder, scaled_source& source,
                          const packed_codes<const uint8_t>& codes, const uint8_t* row_steps,
                          uint32_t lanes, word_writer& words, uint32_t* stored, block_sums& sums,
                          uint32_t& escapes)
@@ -248,8 +254,8 @@ bool encode_scaled_steps(const block_spec& spec, const Coder& coder, Source& sou
 
 // The same, decoded. corrupt_stream where words, slots or ends are damaged; `opened` says whether
 // the lanes' stored form was one, so that anything was decoded.
-template <class Coder, class Source>
-status decode_scaled_steps(const block_spec& spec, const Coder& coder, Source& source,
+template <class Coder>
+status decode_scaled_steps(const block_spec& spec, const Coder& coder, scaled_source& source,
                          const packed_codes<uint8_t>& codes, const uint8_t* row_steps,
                          uint32_t lanes, word_reader& words, const uint32_t* stored,
                          block_sums& sums, bool& opened)
@@ -306,8 +312,8 @@ void add_to_row(row_statistics& row, const scaled_model<Type>& model, const scal
 }
 
 // Row steps for all tokens into `nibbles`, which are zeros; true if they save more than they cost.
-template <scalar_type Type, class Source>
-bool choose_scaled_steps(const block_spec& spec, Source& source,
+template <scalar_type Type>
+bool choose_scaled_steps(const block_spec& spec, scaled_source& source,
                          const packed_codes<const uint8_t>& codes, uint8_t* nibbles)
 {
     const scaled_model<Type> model{shape_of(spec.shape), spec.sigma_offset, nullptr};
@@ -333,9 +339,8 @@ bool choose_scaled_steps(const block_spec& spec, Source& source,
     return gain > 0;
 }
 
-template <class Source>
-bool choose_scaled_steps(const block_spec& spec, Source& source,
-                         const packed_codes<const uint8_t>& codes, uint8_t* nibbles)
+inline bool choose_scaled_steps(const block_spec& spec, scaled_source& source,
+                                const packed_codes<const uint8_t>& codes, uint8_t* nibbles)
 {
     switch (spec.dtype) {
     case scalar_type::int4:
@@ -348,10 +353,10 @@ bool choose_scaled_steps(const block_spec& spec, Source& source,
 
 // Tries the coded form; true if it is kept: then all but the 16 bytes, the fingerprint and the hash
 // is in place.
-template <class Source>
-bool encode_scaled_coded(const block_spec& spec, Source& source,
-                         const packed_codes<const uint8_t>& codes, uint8_t* out, uint64_t room,
-                         block_header& header, block_sums& sums, uint32_t& escapes)
+inline bool encode_scaled_coded(const block_spec& spec, scaled_source& source,
+                                const packed_codes<const uint8_t>& codes, uint8_t* out,
+                                uint64_t room, block_header& header, block_sums& sums,
+                                uint32_t& escapes)
 {
     uint8_t* nibbles = nullptr;
     if (spec.row_scale) {
@@ -382,14 +387,12 @@ bool encode_scaled_coded(const block_spec& spec, Source& source,
 }
 
 /// encode() for types with a scale. `spec` passed check_spec, pointers are there.
-template <class Predictor>
-encode_result encode_scaled(const block_spec& spec, box_view<const uint8_t> box,
-                            const Predictor& predictor, uint8_t* out, size_t capacity)
+inline encode_result encode_scaled(const block_spec& spec, box_view<const uint8_t> box,
+                                   scaled_source source, uint8_t* out, size_t capacity)
 {
     const scalar_format format = format_of(spec.dtype);
     const uint32_t count = uint32_t(count_of(spec));
     const packed_codes<const uint8_t> codes{box, format.code_bits == 4};
-    scaled_source<Predictor> source(spec, predictor);
     encode_result result;
     block_sums sums;
     const uint8_t base_flags = uint8_t((spec.content_check ? has_content_check : 0) |
@@ -474,9 +477,10 @@ encode_result encode_scaled(const block_spec& spec, box_view<const uint8_t> box,
     return result;
 }
 
-// Raw, constant and predicted blocks.
-template <class Source>
-status copy_scaled(const block_spec& spec, const block_header& header, Source& source,
+// Raw, constant and predicted blocks. expected(position, hashed): the code, and the word for the
+// parameter hash, of a scalar of a predicted block.
+template <class Expected>
+status copy_scaled(const block_spec& spec, const block_header& header, Expected expected,
                    const uint8_t* from, const packed_codes<uint8_t>& to, block_sums& sums)
 {
     const scalar_format format = format_of(spec.dtype);
@@ -486,9 +490,9 @@ status copy_scaled(const block_spec& spec, const block_header& header, Source& s
     for (uint32_t i = 0; i < header.count; ++i, walker.next()) {
         uint32_t now = 0;
         if (header.mode == block_mode::predicted) {
-            const scaled_input in = source(walker.position());
-            now = expected_code(format, mean_in_codes(in.mean, in.scale));
-            parameters.lane[i % header.lanes].add(scaled_word(in, 0));
+            uint32_t hashed = 0;
+            now = expected(walker.position(), hashed);
+            parameters.lane[i % header.lanes].add(hashed);
         } else {
             now = stored.load({0, 0, 0, header.mode == block_mode::raw ? i : 0});
         }
@@ -504,9 +508,8 @@ status copy_scaled(const block_spec& spec, const block_header& header, Source& s
 }
 
 /// decode() for types with a scale.
-template <class Predictor>
-decode_result decode_scaled(const block_spec& spec, const uint8_t* block, size_t bytes,
-                            const Predictor& predictor, box_view<uint8_t> box)
+inline decode_result decode_scaled(const block_spec& spec, const uint8_t* block, size_t bytes,
+                                   scaled_source source, box_view<uint8_t> box)
 {
     decode_result result;
     block_header header;
@@ -518,7 +521,6 @@ decode_result decode_scaled(const block_spec& spec, const uint8_t* block, size_t
         return result;
     }
     const packed_codes<uint8_t> codes{box, format_of(spec.dtype).code_bits == 4};
-    scaled_source<Predictor> source(spec, predictor);
     block_sums sums;
     status decoded = status::ok;
     if (header.mode == block_mode::coded) {
@@ -538,7 +540,12 @@ decode_result decode_scaled(const block_spec& spec, const uint8_t* block, size_t
             return result;
         }
     } else {
-        decoded = copy_scaled(spec, header, source, block + at.words, codes, sums);
+        const auto expected = [&](const scalar_position& where, uint32_t& hashed) {
+            const scaled_input in = source(where);
+            hashed = scaled_word(in, 0);
+            return expected_code(format_of(spec.dtype), mean_in_codes(in.mean, in.scale));
+        };
+        decoded = copy_scaled(spec, header, expected, block + at.words, codes, sums);
     }
     if (wants_hash(spec, header) && load_u32(block + at.parameter_hash) != sums.parameter_hash)
         result.code = status::wrong_prediction;

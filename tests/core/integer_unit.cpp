@@ -1,0 +1,22 @@
+#include "integer_unit.hpp"
+
+namespace normans_test {
+
+using namespace normans;
+
+decode_result decode_bits(const block_spec& spec, const std::uint8_t* block, std::size_t bytes,
+                          const float* means, const std::uint8_t* sigmas, std::uint8_t* out)
+{
+    return decode_integers(spec, block, bytes, scalar_means{means}, scalar_sigmas{sigmas},
+                           dense(spec, out));
+}
+
+decode_result decode_fixed(const block_spec& spec, const std::uint8_t* block, std::size_t bytes,
+                           const std::uint16_t* means, const std::uint8_t* sigmas,
+                           std::uint8_t* out)
+{
+    return decode_integers(spec, block, bytes, fixed_means{means}, scalar_sigmas{sigmas},
+                           dense(spec, out));
+}
+
+}  // namespace normans_test
