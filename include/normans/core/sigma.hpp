@@ -27,7 +27,6 @@ struct variance {
 };
 
 namespace detail {
-
 struct sigma_grid {
     int steps;  // in an octave of the float, and where each begins:
     uint32_t middle[8];
@@ -48,8 +47,8 @@ NORMANS_HD constexpr uint8_t sigma_on(sigma_grid grid, uint32_t bits, int offset
     if (exponent_field(bits) == 0) return 0;
     int index = (int(exponent_field(bits)) - 127) * grid.steps - offset * 8;
     for (int i = 0; i < grid.steps; ++i) index += (bits & 0x7fffff) >= grid.middle[i];
-    const int largest = int(largest_sigma_index);
-    return uint8_t(index < 0 ? 0 : index > largest ? largest : index);
+    if (index > int(largest_sigma_index)) index = int(largest_sigma_index);
+    return uint8_t(index < 0 ? 0 : index);
 }
 
 }  // namespace detail
