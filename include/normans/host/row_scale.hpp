@@ -98,8 +98,9 @@ struct row_choice {
 NORMANS_HD inline row_choice choose_row_step(const normal_shape& shape, const row_statistics& row)
 {
     // 2^((2 j - 1) / 4) in 1/65536, j = -5 .. 9: where step j begins.
-    constexpr uint32_t begins[15] = {9742,   13777,  19484,  27554,  38968,  55109,  77936,  110218,
-                                     155872, 220436, 311744, 440872, 623487, 881744, 1246974};
+    static constexpr uint32_t begins[15] = {9742,   13777,  19484,  27554,  38968,
+                                            55109,  77936,  110218, 155872, 220436,
+                                            311744, 440872, 623487, 881744, 1246974};
     // (1 - 2^(-j/2)) / (2 ln 2) in 1/65536, j = -6 .. 9.
     static constexpr int32_t saved[16] = {-330920, -220149, -141823, -86437, -47274, -19582,
                                           0,       13846,   23637,   30560,  35456,  38917,
