@@ -62,12 +62,19 @@ const char* name_of(operation kind)
     return names[unsigned(kind)];
 }
 
+// Shared variables may ask for any alignment up to this.
+constexpr std::align_val_t shared_alignment{1024};
+
+struct aligned_delete {
+    void operator()(unsigned char* bytes) const { ::operator delete[](bytes, shared_alignment); }
+};
+
 struct machine {
     std::vector<fiber> threads;
     ucontext_t scheduler{};
     unsigned current = 0;
     index3 block, grid, size;
-    std::map<unsigned, std::unique_ptr<unsigned char[]>> shared;
+    std::map<unsigned, std::unique_ptr<unsigned char[], aligned_delete>> shared;
     const std::function<void()>* body = nullptr;
     std::string fault;
     std::uint64_t random = 0;
@@ -270,9 +277,9 @@ std::string launch(index3 grid, index3 block, const options& how,
 void* shared_bytes(unsigned id, std::size_t bytes)
 {
     machine& m = *running;
-    std::unique_ptr<unsigned char[]>& room = m.shared[id];
+    std::unique_ptr<unsigned char[], aligned_delete>& room = m.shared[id];
     if (!room) {
-        room.reset(new unsigned char[bytes]);
+        room.reset(new (shared_alignment) unsigned char[bytes]);
         for (std::size_t i = 0; i < bytes; ++i) room[i] = static_cast<unsigned char>(0xa5 ^ i * 37);
 #if defined(SIMT_TSAN)
         __tsan_release(&m.shared);

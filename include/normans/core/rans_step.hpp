@@ -26,11 +26,11 @@ decode_step(typename Lanes::state& state, const Model& model, const Guess& guess
 {
     const auto slots = Lanes::slot(state);
     const auto found = Lanes::locate(model, guess, models, slots, active);
-    corrupt = corrupt | found.corrupt;
     Lanes::advance(state, found.freq, Lanes::subtract(slots, found.start));
     Lanes::refill(state, words);
-    if (!Lanes::any(found.raw | found.escaped)) return found.code;
+    if (!Lanes::any(found.raw | found.escaped | found.corrupt)) return found.code;
 
+    corrupt = corrupt | found.corrupt;
     auto bits = Lanes::pop(state, found.raw_bits);
     if (model.marginal != nullptr && Lanes::any(found.escaped)) {
         const auto inner = Lanes::slot(state);

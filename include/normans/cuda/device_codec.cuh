@@ -45,8 +45,18 @@ struct device_support {
 
 namespace detail {
 
-// Blocks per multiprocessor keep the compiler from trading registers for spills.
-constexpr uint32_t codec_threads = 128, codec_blocks = 5;
+constexpr uint32_t codec_threads = 128;
+
+// Blocks per multiprocessor, hence registers per thread: as few as do without spills.
+template <class Entry>
+constexpr uint32_t codec_blocks = 5;
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800 && __CUDA_ARCH__ < 1000
+template <class Code, class Predictor>
+constexpr uint32_t codec_blocks<decode_entry<Code, Predictor>> = sizeof(Code) == 1 ? 10 : 8;
+#else
+template <class Code, class Predictor>
+constexpr uint32_t codec_blocks<decode_entry<Code, Predictor>> = 8;
+#endif
 
 template <class Code>
 __device__ status entry_error(const block_spec& spec, uint32_t tokens, const Code* data)
@@ -66,7 +76,7 @@ __device__ decode_result run_entry(const Codec& codec, block_spec spec,
     if (failed.code != status::ok) return failed;
     spec.tokens = entry.tokens;
     return codec.decode(spec, entry.block, size_t(entry.bytes), entry.predictor,
-                        box_sink<Code>{entry.out});
+                        box_reference_sink<Code>{entry.out});
 }
 
 template <class Codec, class Code, class Predictor>
@@ -82,7 +92,7 @@ __device__ encode_result run_entry(const Codec& codec, block_spec spec,
 }
 
 template <class Codec, uint32_t Width, class Entry, class Result>
-static __global__ void __launch_bounds__(codec_threads, codec_blocks)
+static __global__ void __launch_bounds__(codec_threads, codec_blocks<Entry>)
     run_entries(block_spec spec, const Entry* entries, uint32_t count, const uint32_t* valid,
                 Result* results)
 {
@@ -91,11 +101,11 @@ static __global__ void __launch_bounds__(codec_threads, codec_blocks)
     __syncthreads();
     constexpr uint32_t warps = codec_threads / Width;
     if (valid != nullptr && *valid < count) count = *valid;
-    for (uint64_t i = uint64_t(blockIdx.x) * warps + threadIdx.x / Width; i < count;
-         i += uint64_t(gridDim.x) * warps) {
-        const Result result = run_entry(Codec(tables), spec, entries[i]);
-        if (threadIdx.x % Width == 0) results[i] = result;
-    }
+    // No grid has so many blocks that this wraps.
+    const uint32_t i = blockIdx.x * warps + threadIdx.x / Width;
+    if (i >= count) return;
+    const Result result = run_entry(Codec(tables), spec, entries[i]);
+    if (threadIdx.x % Width == 0) results[i] = result;
 }
 
 // Offsets of packed blocks: one block of threads, each thread a run of neighbours.

@@ -18,6 +18,20 @@ struct box_sink {
     }
 };
 
+namespace detail {
+
+// The same where the box itself lies in memory: it is read where a row begins.
+template <class Code>
+struct box_reference_sink {
+    const box_view<Code>& box;
+    __device__ void operator()(const scalar_position& at, uint32_t code) const
+    {
+        element(box, at) = Code(code);
+    }
+};
+
+}  // namespace detail
+
 /// Codes out of a box in memory.
 template <class Code>
 struct box_source {
@@ -50,6 +64,19 @@ __device__ inline uint32_t map_mean_fast(uint32_t mean, uint32_t a, uint32_t b)
 #endif
 }
 
+// A value as it is: a compiler that knows what it is made of makes it again for every scalar.
+template <class T>
+__device__ inline T kept(T value)
+{
+#if defined(__CUDA_ARCH__)
+    if constexpr (sizeof(T) == 8)
+        asm volatile("" : "+l"(value));
+    else
+        asm volatile("" : "+r"(value));
+#endif
+    return value;
+}
+
 struct fp32_row {
     const float* data;
     __device__ uint32_t operator()(uint32_t channel) const { return float_to_bits(data[channel]); }
@@ -69,7 +96,7 @@ struct constant_row {
 struct affine_row {
     const float* a;
     const float* b;
-    uint32_t stride;  // 0 where one map serves all
+    uint32_t stride;  // 0 where one map serves all, else 1
     __device__ uint32_t operator()(uint32_t channel, uint32_t mean) const
     {
         const uint32_t at = channel * stride;
@@ -91,15 +118,15 @@ __device__ inline ptrdiff_t row_offset(const scalar_position& at, ptrdiff_t head
 
 __device__ inline fp32_row row_of(const scalar_means& m, const scalar_position& at)
 {
-    return {m.data + (at.index - at.channel)};
+    return {kept(m.data + (at.index - at.channel))};
 }
 __device__ inline fp32_row row_of(const fp32_means& m, const scalar_position& at)
 {
-    return {m.data + row_offset(at, m.head_stride, m.token_stride)};
+    return {kept(m.data + row_offset(at, m.head_stride, m.token_stride))};
 }
 __device__ inline bf16_row row_of(const bf16_means& m, const scalar_position& at)
 {
-    return {m.data + row_offset(at, m.head_stride, m.token_stride)};
+    return {kept(m.data + row_offset(at, m.head_stride, m.token_stride))};
 }
 __device__ inline constant_row row_of(const one_sigma& s, const scalar_position&)
 {
@@ -107,23 +134,20 @@ __device__ inline constant_row row_of(const one_sigma& s, const scalar_position&
 }
 __device__ inline byte_row row_of(const channel_sigmas& s, const scalar_position& at)
 {
-    return {s.index + size_t(at.head) * s.dim};
+    return {kept(s.index + size_t(at.head) * s.dim)};
 }
 __device__ inline byte_row row_of(const scalar_sigmas& s, const scalar_position& at)
 {
-    return {s.index + (at.index - at.channel)};
+    return {kept(s.index + (at.index - at.channel))};
 }
 __device__ inline clean_row row_of(const no_affine&, const scalar_position&) { return {}; }
 __device__ inline affine_row row_of(const channel_affine& f, const scalar_position& at)
 {
     static constexpr float identity[2] = {1.0f, -0.0f};
-    const size_t first = size_t(at.head) * f.dim;
-    affine_row row{identity, identity + 1, 0};
-    if (f.a == nullptr) return row;
-    row.a = f.a + first;
-    row.b = f.b + first;
-    row.stride = 1;
-    return row;
+    const bool maps = f.a != nullptr;
+    const size_t first = maps ? size_t(at.head) * f.dim : 0;
+    return {kept((maps ? f.a : identity) + first), kept((maps ? f.b : identity + 1) + first),
+            kept(uint32_t(maps ? 1 : 0))};
 }
 
 template <class View>
@@ -190,12 +214,12 @@ private:
 };
 
 template <class Code>
-class sink_rows<box_sink<Code>> {
+class box_sink_rows {
 public:
-    __device__ explicit sink_rows(const box_sink<Code>& sink) : box_(sink.box) {}
+    __device__ explicit box_sink_rows(const box_view<Code>& box) : box_(box) {}
     __device__ void move(const scalar_position& at)
     {
-        row_ = box_.data + row_offset(at, box_.head_stride, box_.token_stride);
+        row_ = kept(box_.data + row_offset(at, box_.head_stride, box_.token_stride));
     }
     __device__ void operator()(const scalar_position& at, uint32_t code) const
     {
@@ -205,6 +229,20 @@ public:
 private:
     const box_view<Code>& box_;
     Code* row_ = nullptr;
+};
+
+template <class Code>
+class sink_rows<box_sink<Code>> : public box_sink_rows<Code> {
+public:
+    __device__ explicit sink_rows(const box_sink<Code>& sink) : box_sink_rows<Code>(sink.box) {}
+};
+template <class Code>
+class sink_rows<box_reference_sink<Code>> : public box_sink_rows<Code> {
+public:
+    __device__ explicit sink_rows(const box_reference_sink<Code>& sink)
+        : box_sink_rows<Code>(sink.box)
+    {
+    }
 };
 
 template <class Source>
@@ -224,7 +262,7 @@ public:
     __device__ explicit source_rows(const box_source<Code>& source) : box_(source.box) {}
     __device__ void move(const scalar_position& at)
     {
-        row_ = box_.data + row_offset(at, box_.head_stride, box_.token_stride);
+        row_ = kept(box_.data + row_offset(at, box_.head_stride, box_.token_stride));
     }
     __device__ uint32_t operator()(const scalar_position& at) const { return row_[at.channel]; }
 

@@ -35,21 +35,50 @@ struct lane_walker {
         go_to(index);
     }
 
-    __device__ bool go_to(uint32_t index)
+    __device__ void go_to(uint32_t index)
     {
         const uint32_t row = index / dim;
         at = {index, row / tokens, row % tokens, index % dim};
-        return true;
     }
 
     __device__ bool before(uint32_t end) const { return at.index < end; }
 
-    /// True if another row begins. Far jumps divide, so no box makes a walk long.
-    __device__ bool forward(uint32_t scalars)
+    /// Of lanes on `Width` neighbours, this being lane `rank`: the steps, at least 1, until the
+    /// first of them leaves its row. The same in all.
+    template <uint32_t Width>
+    __device__ uint32_t steps_in_row(uint32_t rank) const
+    {
+        const uint32_t first = at.channel - rank + (at.channel < rank ? dim : 0);
+        return dim < Width || dim - first < Width ? 1 : (dim - first) / Width;
+    }
+
+    /// The same backward.
+    template <uint32_t Width>
+    __device__ uint32_t steps_back_in_row(uint32_t rank) const
+    {
+        const uint32_t first = at.channel - rank + (at.channel < rank ? dim : 0);
+        return dim < Width || dim - first < Width ? 1 : first / Width + 1;
+    }
+
+    /// Within a row.
+    __device__ void retreat(uint32_t scalars)
+    {
+        at.index -= scalars;
+        at.channel -= scalars;
+    }
+
+    /// Within a row.
+    __device__ void advance(uint32_t scalars)
     {
         at.index += scalars;
         at.channel += scalars;
-        if (at.channel < dim) return false;
+    }
+
+    /// Far jumps divide, so no box makes a walk long.
+    __device__ void forward(uint32_t scalars)
+    {
+        advance(scalars);
+        if (at.channel < dim) return;
         uint32_t rows = 1;
         at.channel -= dim;
         if (at.channel >= dim) {
@@ -61,28 +90,41 @@ struct lane_walker {
             at.head += at.token / tokens;
             at.token %= tokens;
         }
-        return true;
     }
 
-    __device__ bool back(uint32_t scalars)
+    __device__ void back(uint32_t scalars)
     {
-        at.index -= scalars;
-        if (at.channel >= scalars) {
-            at.channel -= scalars;
-            return false;
-        }
-        if (at.channel + dim < scalars) return go_to(at.index);
-        at.channel += dim - scalars;
+        const bool same_row = at.channel >= scalars;
+        if (!same_row && at.channel + dim < scalars) return go_to(at.index - scalars);
+        retreat(scalars);
+        if (same_row) return;
+        at.channel += dim;
         if (at.token == 0) {
             at.token = tokens;
             --at.head;
         }
         --at.token;
-        return true;
     }
 };
 
 struct no_guess {};  // the warp's model brings its own
+
+// A block's row steps: 32 bits less to keep than their address.
+struct row_step_bytes {
+    const uint8_t* block;
+    uint32_t offset;  // 0: none
+
+    __device__ row_step_bytes(const uint8_t* of, const block_header& header, const block_layout& at)
+        : block(of), offset(header.flags & has_row_steps ? uint32_t(at.row_steps) : 0)
+    {
+    }
+    /// By token, from 0 on.
+    __device__ uint32_t nibble(uint32_t token) const
+    {
+        if (offset == 0) return uint32_t(-min_row_step);
+        return uint32_t(block[offset + token / 2]) >> (token % 2 * 4) & 15;
+    }
+};
 
 }  // namespace detail
 
@@ -102,7 +144,8 @@ class warp_codec {
     };
 
 public:
-    /// Tables of (Type, shape, sigma_offset, marginal): shared by all that agree on these.
+    /// Tables of (Type, shape, sigma_offset, marginal): shared by all that agree on these. They
+    /// lie in shared memory, nowhere else.
     using TempStorage = typename model_of<Type>::type;
 
     /// Fills the tables. Made by `count` threads together, numbered `thread` = 0 .. count - 1; a
@@ -122,35 +165,34 @@ public:
     __device__ decode_result decode(const block_spec& agreed, const uint8_t* block, size_t bytes,
                                     const Predictor& predictor, const Sink& sink) const
     {
-        decode_result result;
-        if (!acceptable(agreed, block)) return result;
+        if (!acceptable(agreed, block)) return {};
         block_spec spec = agreed;
         spec.lanes = Width;
+        decode_result result;
         block_header header{};
         block_layout at{};
+        sums content;
+        status decoded = status::ok;
         result.code = detail::check_block(spec, block, bytes, header, at, result);
         if (result.code != status::ok) return result;
-        sums content, parameters;
-        status decoded = status::ok;
         if (header.mode == block_mode::coded) {
             if constexpr (has_model(Type)) {
-                const uint8_t* states = block + at.states;
-                uint32_t x = reinterpret_cast<const uint32_t*>(states)[threads::rank()];
-                if (threads::any(!detail::valid_state(x))) {
-                    result.code = status::corrupt_stream;
-                    return result;
-                }
+                decoded = decode_steps(spec, block, header, at, predictor, sink, content);
+                header = coded_header(block);
+                result.bytes = size_t(layout_of(header, spec.tokens).end);
+                result.mode = block_mode::coded;
+                result.lanes = Width;
+                result.row_scaled = (header.flags & has_row_steps) != 0;
                 result.backend = backend_id::warp;
-                decoded = decode_steps(spec, block, header, at, x, predictor, sink, content,
-                                       parameters);
             }
         } else if (header.count != 0) {
+            sums parameters;
             decoded = copy(spec, block + at.words, header, predictor, sink, content, parameters);
+            if (detail::wants_hash(spec, header) &&
+                detail::load_u32(block + at.parameter_hash) != parameters.total())
+                decoded = status::wrong_prediction;
         }
-        if (detail::wants_hash(spec, header) &&
-            detail::load_u32(block + at.parameter_hash) != parameters.total())
-            result.code = status::wrong_prediction;
-        else if (decoded != status::ok)
+        if (decoded != status::ok)
             result.code = decoded;
         else if (spec.content_check && header.content_check != content.total())
             result.code = status::content_mismatch;
@@ -219,6 +261,14 @@ private:
         bool constant, predicted;
     };
 
+    // What a coded block says of itself, for the result: read again, since to keep it through all
+    // steps takes registers.
+    static __device__ block_header coded_header(const uint8_t* block)
+    {
+        return {Type, block_mode::coded, uint8_t(block[2] >> 4), Width, 0,
+                detail::load_u32(block + 8), detail::load_u32(block + 12)};
+    }
+
     static __device__ bool acceptable(const block_spec& spec, const uint8_t* block)
     {
         return detail::check_spec(spec) == status::ok && spec.dtype == Type &&
@@ -229,8 +279,9 @@ private:
     // The row step of a lane's row, and the rows of what is read and written along with it.
     template <class Predictor, class Codes>
     struct lane_rows {
-        const warp_codec& codec;
-        const uint8_t* row_steps;
+        const warp_model<Type>& tables;
+        const warp_view<Type>& model;
+        detail::row_step_bytes row_steps;
         detail::predictor_rows<Predictor> predictor;
         Codes codes;
         typename TempStorage::factor step{};
@@ -239,18 +290,19 @@ private:
         {
             predictor.move(at);
             codes.move(at);
-            step = codec.model_.row[detail::row_step_at(row_steps, at.token) - min_row_step];
+            step = tables.row[row_steps.nibble(at.token)];
         }
         __device__ warp_scalar scalar(const scalar_position& at) const
         {
             const detail::mapped_prediction p = predictor(at);
-            return codec.model_.prepare(p.mean, p.sigma_index, step);
+            return model.prepare(p.mean, p.sigma_index, step);
         }
     };
 
     // The parameter hash of a coded block: a pass of its own, since it is rarely asked for.
     template <class Predictor>
-    __device__ sums hash_of(const block_spec& spec, uint32_t count, const uint8_t* row_steps,
+    __device__ sums hash_of(const block_spec& spec, uint32_t count,
+                            const detail::row_step_bytes& row_steps,
                             const Predictor& predictor) const
     {
         sums parameters;
@@ -260,49 +312,63 @@ private:
             rows.move(walker.at);
             const detail::mapped_prediction p = rows(walker.at);
             parameters.add(parameter_word(detail::canonical(p.mean), p.sigma_index,
-                                          detail::row_step_at(row_steps, walker.at.token)));
+                                          int(row_steps.nibble(walker.at.token)) + min_row_step));
         }
         return parameters;
     }
 
     template <class Predictor, class Sink>
     __device__ status decode_steps(const block_spec& spec, const uint8_t* block,
-                                   const block_header& header, const block_layout& at, uint32_t x,
-                                   const Predictor& predictor, const Sink& sink, sums& content,
-                                   sums& parameters) const
+                                   const block_header& header, const block_layout& at,
+                                   const Predictor& predictor, const Sink& sink,
+                                   sums& content) const
     {
-        const uint8_t* row_steps =
-            header.flags & has_row_steps ? block + at.row_steps : nullptr;
-        warp_reader words{reinterpret_cast<const uint16_t*>(block + at.words), 0,
-                          header.payload_words, header.payload_words + 1};
+        uint32_t x = reinterpret_cast<const uint32_t*>(block + at.states)[threads::rank()];
+        if (threads::any(!detail::valid_state(x))) return status::corrupt_stream;
+        const detail::row_step_bytes row_steps(block, header, at);
+        if (spec.parameter_hash && detail::load_u32(block + at.parameter_hash) !=
+                                       hash_of(spec, header.count, row_steps, predictor).total())
+            return status::wrong_prediction;
+        warp_reader words(reinterpret_cast<const uint16_t*>(block + at.words),
+                          header.payload_words);
         typename lanes::mask corrupt{false};
-        const uint32_t count = header.count, rank = threads::rank();
+        const uint32_t rank = threads::rank();
+        uint32_t count = header.count;
         detail::lane_walker walker(spec, rank < count ? rank : count - 1);
+        const warp_view<Type> model(model_);
         lane_rows<Predictor, detail::sink_rows<Sink>> rows{
-            *this, row_steps, detail::predictor_rows<Predictor>(predictor),
+            model_, model, row_steps, detail::predictor_rows<Predictor>(predictor),
             detail::sink_rows<Sink>(sink)};
-        rows.move(walker.at);
         const auto step = [&](typename lanes::mask active) {
             const warp_scalar scalar = rows.scalar(walker.at);
-            const uint32_t code = decode_step<lanes>(x, model_, detail::no_guess{}, scalar, active,
+            const uint32_t code = decode_step<lanes>(x, model, detail::no_guess{}, scalar, active,
                                                      words, corrupt);
             if (active.set == 0) return;
             content.add(code);
             rows.codes(walker.at, code);
         };
-        for (uint32_t left = count / Width; left != 0; --left) {
-            step(true);
-            if (walker.forward(Width)) rows.move(walker.at);
+        for (uint32_t left = count / Width; left != 0;) {
+            rows.move(walker.at);
+            uint32_t run = walker.template steps_in_row<Width>(rank);
+            run = run < left ? run : left;
+            left -= run;
+            const uint32_t end = walker.at.channel + (run - 1) * Width;
+            for (;; walker.advance(Width)) {
+                step(true);
+                if (walker.at.channel == end) break;
+            }
+            walker.forward(Width);
         }
+        // Multiplied again, rather than kept.
+        count = detail::kept(spec.tokens) * spec.heads * spec.dim;
         if (count % Width != 0) {
             const bool active = rank < count % Width;
-            // Idle lanes take a scalar that is there.
-            if (!active && walker.go_to(count - 1)) rows.move(walker.at);
+            if (!active) walker.go_to(count - 1);  // idle lanes take a scalar that is there
+            rows.move(walker.at);
             step(active);
         }
-        if (spec.parameter_hash) parameters = hash_of(spec, count, row_steps, predictor);
         const bool damaged =
-            corrupt.set != 0 || words.next != words.count || x != rans_format::lower_bound;
+            corrupt.set != 0 || !words.at_end() || x != rans_format::lower_bound;
         return threads::any(damaged) ? status::corrupt_stream : status::ok;
     }
 
@@ -393,29 +459,43 @@ private:
         }
         const block_layout at = layout_of(header, spec.tokens);
         if (at.words > room) return false;
-        const uint8_t* row_steps = header.flags & has_row_steps ? out + at.row_steps : nullptr;
+        const detail::row_step_bytes row_steps(out, header, at);
         const uint32_t words_room = uint32_t((room - at.words) / 2);
         warp_writer words{reinterpret_cast<uint16_t*>(out + at.words), words_room, false};
 
         uint32_t x = rans_format::lower_bound, escaped = 0;
         const uint32_t rank = threads::rank(), tail = count % Width;
         detail::lane_walker walker(spec, rank < tail ? count - tail + rank : count - 1);
+        const warp_view<Type> model(model_);
         lane_rows<Predictor, detail::source_rows<Source>> rows{
-            *this, row_steps, detail::predictor_rows<Predictor>(predictor),
+            model_, model, row_steps, detail::predictor_rows<Predictor>(predictor),
             detail::source_rows<Source>(source)};
-        rows.move(walker.at);
         const auto step = [&](typename lanes::mask active) {
             const uint32_t code = active.set != 0 ? rows.codes(walker.at) : 0;
             if (active.set != 0) content.add(code);
             const warp_scalar scalar = rows.scalar(walker.at);
-            escaped += encode_step<lanes>(x, model_, scalar, code, active, words).set;
+            const auto lost = encode_step<lanes>(x, model, scalar, code, active, words);
+            if (lost.possible == 0) return;
+            threads::barrier();  // or nvcc adds in every step
+            escaped += lost.set;
         };
-        if (tail != 0) step(rank < tail);  // idle lanes take a scalar that is there
+        if (tail != 0) {
+            rows.move(walker.at);
+            step(rank < tail);  // idle lanes take a scalar that is there
+        }
         uint32_t left = count / Width;
-        if (left != 0 && walker.go_to((left - 1) * Width + rank)) rows.move(walker.at);
-        for (; left != 0 && !words.overrun; --left) {
-            step(true);
-            if (left != 1 && walker.back(Width)) rows.move(walker.at);
+        if (left != 0) walker.go_to((left - 1) * Width + rank);
+        while (left != 0 && !words.overrun) {
+            rows.move(walker.at);
+            uint32_t run = walker.template steps_back_in_row<Width>(rank);
+            run = run < left ? run : left;
+            left -= run;
+            const uint32_t end = walker.at.channel - (run - 1) * Width;
+            for (;; walker.retreat(Width)) {
+                step(true);
+                if (walker.at.channel == end) break;
+            }
+            if (left != 0) walker.back(Width);
         }
         header.payload_words = words_room - words.next;
         if (words.overrun || layout_of(header, spec.tokens).end > room) return false;

@@ -4,8 +4,8 @@
 // Convergence: every call of one of these functions is made by all threads of the logical warp, in
 // the same order; other logical warps of the same warp may be anywhere. Blocks of threads may have
 // any shape; a logical warp starts at a multiple of its width in the warp.
-// A mask is each thread's own bit. As a ballot it would cost three votes a step; so it costs one
-// where somebody asks any(), and one for the words that move.
+// A mask is each thread's own bit, and a vote is for the rare: whether any lane has to search, and
+// who takes words. What only a search can find is nowhere else asked for.
 
 #include "../core/rans_step.hpp"
 #include "warp_model.cuh"
@@ -26,6 +26,41 @@ __device__ inline uint32_t place_in_warp()
 #endif
 }
 
+// A mask of the places below this thread's.
+__device__ inline uint32_t lower_places()
+{
+#if defined(__CUDA_ARCH__)
+    uint32_t places;  // volatile: taken once and kept
+    asm volatile("mov.u32 %0, %%lanemask_lt;" : "=r"(places));
+    return places;
+#else
+    return (uint32_t(1) << place_in_warp()) - 1;
+#endif
+}
+
+__device__ inline bool is_starved(uint32_t x)
+{
+#if defined(__CUDA_ARCH__)
+    uint32_t flag;  // one comparison, where nvcc makes one each for yes and no
+    asm("{.reg .pred below; setp.lt.u32 below, %1, %2; selp.u32 %0, 1, 0, below;}"
+        : "=r"(flag)
+        : "r"(x), "n"(rans_format::lower_bound));
+    return flag != 0;
+#else
+    return x < rans_format::lower_bound;
+#endif
+}
+
+// x << 16 | word.
+__device__ inline uint32_t join(uint32_t x, uint16_t word)
+{
+#if defined(__CUDA_ARCH__)
+    return __byte_perm(x, word, 0x1054);
+#else
+    return x << rans_format::word_bits | word;
+#endif
+}
+
 }  // namespace detail
 
 /// Who takes part: votes and sums over a logical warp.
@@ -39,11 +74,6 @@ struct warp_threads {
     {
         constexpr uint32_t all = Width == 32 ? ~uint32_t(0) : (uint32_t(1) << Width % 32) - 1;
         return Width == 32 ? all : all << (detail::place_in_warp() - rank());
-    }
-    /// The members of lower rank, in the whole warp's bits.
-    static __device__ uint32_t below()
-    {
-        return (uint32_t(1) << detail::place_in_warp()) - 1;
     }
 
     static __device__ uint32_t ballot(bool mine) { return __ballot_sync(members(), mine); }
@@ -71,13 +101,39 @@ struct warp_threads {
     }
 };
 
-/// Words of one block, read by all its lanes: the cursor is the same in every thread. Never past
-/// `count`: then words are 0 and `next` stays at `past`.
-struct warp_reader {
-    const uint16_t* words;
-    uint32_t next;
-    uint32_t count;
-    uint32_t past;  // count + 1
+/// Words of one block, read by all its lanes: the cursor is the same in every thread. Behind the
+/// last word that word is read again, or where there is none what lies in front of the words, which
+/// is the block's, too; the cursor moves on and tells.
+class warp_reader {
+public:
+    const uint32_t lower_ranks = detail::lower_places();  // of the whole warp
+
+    __device__ warp_reader(const uint16_t* words, uint32_t count)
+        : before_(words - 1), count_(count)
+    {
+#if defined(__CUDA_ARCH__)
+        asm volatile("" : "+l"(before_));  // or it stays a sum, and takes more registers
+#endif
+    }
+    /// The word `ahead` words from the cursor.
+    __device__ uint16_t peek(uint32_t ahead) const
+    {
+        const uint32_t at = next_ + ahead;
+        return before_[at < count_ ? at : count_];
+    }
+    __device__ void skip(uint32_t words)
+    {
+        const uint32_t at = next_ + words;
+        next_ = at < no_return ? at : no_return;
+    }
+    /// True if all words were taken, and no more.
+    __device__ bool at_end() const { return next_ - 1 == count_ && next_ != no_return; }
+
+private:
+    static constexpr uint32_t no_return = 0xffffff00u;  // longer blocks have no end
+
+    const uint16_t* before_;  // words count from 1
+    uint32_t next_ = 1, count_;
 };
 
 /// Words written downward from `next`. Never below 0: then `overrun` is set.
@@ -85,9 +141,10 @@ struct warp_writer {
     uint16_t* words;
     uint32_t next;
     bool overrun;
+    uint32_t lower_ranks = detail::lower_places();  // of the whole warp
 };
 
-/// See array_lanes. Model is a warp_model; nothing here knows the order of events. Idle lanes need
+/// See array_lanes. Model is a warp_view; nothing here knows the order of events. Idle lanes need
 /// some scalar, too; what becomes of it is the idle interval.
 template <uint32_t Width>
 struct warp_lanes {
@@ -95,11 +152,17 @@ struct warp_lanes {
     using threads = warp_threads<Width>;
 
     struct mask {
-        uint32_t set;  // 0 or 1: as a bool it would be widened and narrowed in every step
-        __device__ constexpr mask(bool mine) : set(mine ? 1 : 0) {}
+        uint32_t set;       // 0 or 1: as a bool it would be widened and narrowed in every step
+        uint32_t possible;  // 0: set is 0 in every lane
+        __device__ constexpr mask(bool mine) : set(mine ? 1 : 0), possible(1) {}
+        __device__ constexpr mask(bool mine, uint32_t anybody)
+            : set(mine ? 1 : 0), possible(anybody)
+        {
+        }
         friend __device__ mask operator|(mask x, mask y)
         {
             x.set |= y.set;
+            x.possible |= y.possible;
             return x;
         }
     };
@@ -108,38 +171,80 @@ struct warp_lanes {
     using state = uint32_t;
     using encoder_state = uint32_t;
 
-    struct intervals {
-        uint32_t start, freq, code, raw_bits;
-        mask raw, escaped, corrupt;
+    // What only search() finds: worked out by those who ask, and by nobody where nobody searched.
+    struct rare_mask {
+        uint32_t possible;
+        warp_interval found;
+        bool active, escapes, corrupts;
+
+        __device__ operator mask() const
+        {
+            return {active && ((escapes && found.escaped()) || (corrupts && found.corrupt())),
+                    possible};
+        }
+        friend __device__ rare_mask operator|(rare_mask x, rare_mask y)
+        {
+            x.escapes |= y.escapes;
+            x.corrupts |= y.corrupts;
+            return x;
+        }
     };
 
-    static __device__ bool any(mask m) { return threads::any(m.set != 0); }
+    template <bool Grouped>
+    struct intervals {
+        uint32_t start, freq, code, raw_bits;
+        std::conditional_t<Grouped, mask, rare_mask> raw;
+        rare_mask escaped, corrupt;
+    };
+    struct marginal_intervals {
+        uint32_t start, freq, code;
+    };
+
+    static __device__ bool any(mask m) { return m.possible != 0 && threads::any(m.set != 0); }
+    /// Or may be: a vote would cost every step, and what is done for nobody changes nothing.
+    static __device__ bool any(rare_mask m) { return m.possible != 0; }
 
     static __device__ uint32_t slot(uint32_t x) { return x & (rans_format::total - 1); }
 
     template <class Model, class Guess>
-    static __device__ intervals locate(const Model& model, const Guess&, const warp_scalar& scalar,
-                                       uint32_t slots, mask active)
+    static __device__ intervals<Model::grouped> locate(const Model& model, const Guess&,
+                                                       const warp_scalar& scalar, uint32_t slots,
+                                                       mask active)
     {
-        return all_of<Model::grouped>(model.locate(scalar, slots), active);
+        warp_interval found{};
+        const bool missed = !model.locate(scalar, slots, found) & (active.set != 0);
+        const uint32_t rare = threads::ballot(missed);
+        if (rare != 0) {
+            if (missed) found = model.search(scalar, slots);
+            threads::barrier();
+        }
+        return all_of<Model::grouped>(found, active, rare);
     }
 
     template <class Model>
-    static __device__ intervals find(const Model& model, const warp_scalar& scalar, uint32_t code,
-                                     mask active)
+    static __device__ intervals<Model::grouped> find(const Model& model, const warp_scalar& scalar,
+                                                     uint32_t code, mask active)
     {
-        return all_of<Model::grouped>(model.find(scalar, code), active);
+        warp_interval found{};
+        const bool missed = !model.find(scalar, code, found) & (active.set != 0);
+        const uint32_t rare = threads::ballot(missed);
+        if (rare != 0) {
+            if (missed) found = model.search_code(scalar, code);
+            threads::barrier();
+        }
+        return all_of<Model::grouped>(found, active, rare);
     }
 
-    static __device__ intervals locate(const marginal_table& table, uint32_t slots, mask on)
+    static __device__ marginal_intervals locate(const marginal_table& table, uint32_t slots,
+                                                mask on)
     {
         return find(table, on.set != 0 ? symbol_at(table, slots) : 0, on);
     }
 
-    static __device__ intervals find(const marginal_table& table, uint32_t symbol, mask on)
+    static __device__ marginal_intervals find(const marginal_table& table, uint32_t symbol, mask on)
     {
         const interval one = on.set != 0 ? interval_of(table, symbol) : idle_interval();
-        return {one.start, one.freq, one.code, 0, false, false, false};
+        return {one.start, one.freq, one.code};
     }
 
     static __device__ void advance(uint32_t& x, uint32_t freq, uint32_t offset)
@@ -178,14 +283,11 @@ struct warp_lanes {
     /// Starved lanes take a word each, in rank order.
     static __device__ void refill(uint32_t& x, warp_reader& from)
     {
-        const bool starved = x < rans_format::lower_bound;
+        const bool starved = detail::is_starved(x);
         const uint32_t ballot = threads::ballot(starved);
-        const uint32_t mine = from.next + uint32_t(__popc(ballot & threads::below()));
-        const uint32_t end = from.next + uint32_t(__popc(ballot));
-        uint32_t word = 0;
-        if (starved && mine < from.count) word = from.words[mine];
-        x = starved ? x << rans_format::word_bits | word : x;
-        from.next = end < from.past ? end : from.past;
+        const uint16_t word = from.peek(uint32_t(__popc(ballot & from.lower_ranks)));
+        x = starved ? detail::join(x, word) : x;
+        from.skip(uint32_t(__popc(ballot)));
     }
 
     /// Full lanes give a word each; the highest rank's lies at the highest address.
@@ -197,7 +299,7 @@ struct warp_lanes {
         if (to.overrun) return;
         to.next -= taken;
         if (full.set == 0) return;
-        const uint32_t mine = to.next + uint32_t(__popc(ballot & threads::below()));
+        const uint32_t mine = to.next + uint32_t(__popc(ballot & to.lower_ranks));
         to.words[mine] = uint16_t(x);
         x >>= rans_format::word_bits;
     }
@@ -208,27 +310,32 @@ struct warp_lanes {
     static __device__ uint32_t where_not(mask m, uint32_t x) { return m.set != 0 ? 0 : x; }
 
 private:
-    static __device__ mask flag(uint32_t zero_or_one)
-    {
-        mask m = false;
-        m.set = zero_or_one;
-        return m;
-    }
-
-    // Idle lanes have computed something too: a branch around it would cost the others more.
-    // Only escapes have raw bits where codes are not grouped.
+    // Idle lanes have computed something too: a branch around it would cost the others more. What
+    // is rare is so in no lane unless `rare`. Only escapes have raw bits where codes are not
+    // grouped.
     template <bool Grouped>
-    static __device__ intervals all_of(const warp_interval& one, mask active)
+    static __device__ intervals<Grouped> all_of(const warp_interval& one, mask active,
+                                                uint32_t rare)
     {
+#if defined(__CUDA_ARCH__)
+        asm volatile("" : "+r"(rare));  // else it becomes a flag to be carried, and set twice
+#endif
         const interval idle = idle_interval();
         const bool on = active.set != 0;
-        return {on ? one.start : idle.start,
-                on ? one.freq : idle.freq,
-                on ? one.code : idle.code,
-                on ? one.raw_bits : idle.raw_bits,
-                Grouped && on && one.raw_bits != 0,
-                flag(on ? one.escaped : 0),
-                flag(on ? one.corrupt : 0)};
+        // Escapes under a marginal have no raw bits, and more slots.
+        constexpr uint32_t few = shape_of(shape_id::gaussian).escape_slots;
+        const uint32_t eight = on && one.start == 0 && one.freq == few ? raw_bits_limit : 0;
+        rare_mask raw{rare, one, on, false, false}, escaped = raw, corrupt = raw;
+        escaped.escapes = corrupt.corrupts = true;
+        if constexpr (Grouped) {
+            const mask grouped(on && one.raw_bits != 0);
+            return {on ? one.start : idle.start, on ? one.freq : idle.freq,
+                    on ? one.code : idle.code, on ? one.raw_bits : idle.raw_bits,
+                    grouped, escaped, corrupt};
+        } else {
+            return {on ? one.start : idle.start, on ? one.freq : idle.freq,
+                    on ? one.code : idle.code, eight, raw, escaped, corrupt};
+        }
     }
 };
 
