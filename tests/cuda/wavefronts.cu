@@ -41,7 +41,7 @@ __global__ void look_up(block_spec spec, bool spread, float* out)
     __shared__ model tables;
     tables.fill(spec, threadIdx.x, threads);
     __syncthreads();
-    const view in(tables);
+    const view in(tables, ~0u);
     float sum = 0;
     for (std::uint32_t i = 0; i < rounds; ++i)
         sum += Table::look_up(in, scrambled(i * threads + (spread ? threadIdx.x : 0)) >> 17);

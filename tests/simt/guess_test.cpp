@@ -25,7 +25,7 @@ std::uint32_t misses(shape_id shape)
     spec.shape = shape;
     if (shape == shape_id::mixture_marginal) spec.marginal = &marginal;
     tables.fill(spec, 0, 1);
-    const warp_view<Type> model(tables);
+    const warp_view<Type> model(tables, 1);
     test_rng rng(1 + unsigned(shape));
     std::uint32_t missed = 0;
     for (std::uint32_t i = 0; i < 100000;) {

@@ -329,13 +329,14 @@ private:
         if (spec.parameter_hash && detail::load_u32(block + at.parameter_hash) !=
                                        hash_of(spec, header.count, row_steps, predictor).total())
             return status::wrong_prediction;
+        const uint32_t members = threads::counted();
         warp_reader words(reinterpret_cast<const uint16_t*>(block + at.words),
-                          header.payload_words);
+                          header.payload_words, members);
         typename lanes::mask corrupt{false};
         const uint32_t rank = threads::rank();
         uint32_t count = header.count;
         detail::lane_walker walker(spec, rank < count ? rank : count - 1);
-        const warp_view<Type> model(model_);
+        const warp_view<Type> model(model_, members);
         lane_rows<Predictor, detail::sink_rows<Sink>> rows{
             model_, model, row_steps, detail::predictor_rows<Predictor>(predictor),
             detail::sink_rows<Sink>(sink)};
@@ -461,12 +462,13 @@ private:
         if (at.words > room) return false;
         const detail::row_step_bytes row_steps(out, header, at);
         const uint32_t words_room = uint32_t((room - at.words) / 2);
-        warp_writer words{reinterpret_cast<uint16_t*>(out + at.words), words_room, false};
+        const uint32_t members = threads::counted();
+        warp_writer words{reinterpret_cast<uint16_t*>(out + at.words), words_room, false, members};
 
         uint32_t x = rans_format::lower_bound, escaped = 0;
         const uint32_t rank = threads::rank(), tail = count % Width;
         detail::lane_walker walker(spec, rank < tail ? count - tail + rank : count - 1);
-        const warp_view<Type> model(model_);
+        const warp_view<Type> model(model_, members);
         lane_rows<Predictor, detail::source_rows<Source>> rows{
             model_, model, row_steps, detail::predictor_rows<Predictor>(predictor),
             detail::source_rows<Source>(source)};

@@ -77,10 +77,17 @@ struct warp_threads {
     }
 
     static __device__ uint32_t ballot(bool mine) { return __ballot_sync(members(), mine); }
+    /// Where the members are known: to work them out takes four instructions.
+    static __device__ uint32_t ballot(bool mine, uint32_t among)
+    {
+        return __ballot_sync(Width == 32 ? ~uint32_t(0) : among, mine);
+    }
     static __device__ bool any(bool mine) { return __any_sync(members(), mine) != 0; }
     static __device__ bool all(bool mine) { return __all_sync(members(), mine) != 0; }
     /// Orders memory among the members.
     static __device__ void barrier() { __syncwarp(members()); }
+    /// The members, known from now on.
+    static __device__ uint32_t counted() { return Width == 32 ? members() : ballot(true); }
 
     static __device__ uint32_t sum(uint32_t mine)
     {
@@ -106,10 +113,11 @@ struct warp_threads {
 /// is the block's, too; the cursor moves on and tells.
 class warp_reader {
 public:
+    const uint32_t members;
     const uint32_t lower_ranks = detail::lower_places();  // of the whole warp
 
-    __device__ warp_reader(const uint16_t* words, uint32_t count)
-        : before_(words - 1), count_(count)
+    __device__ warp_reader(const uint16_t* words, uint32_t count, uint32_t readers)
+        : members(readers), before_(words - 1), count_(count)
     {
 #if defined(__CUDA_ARCH__)
         asm volatile("" : "+l"(before_));  // or it stays a sum, and takes more registers
@@ -141,6 +149,7 @@ struct warp_writer {
     uint16_t* words;
     uint32_t next;
     bool overrun;
+    uint32_t members;
     uint32_t lower_ranks = detail::lower_places();  // of the whole warp
 };
 
@@ -171,7 +180,8 @@ struct warp_lanes {
     using state = uint32_t;
     using encoder_state = uint32_t;
 
-    // What only search() finds: worked out by those who ask, and by nobody where nobody searched.
+    // What one vote has shown to be possible: worked out by those who ask, and where it is not, by
+    // nobody. Raw bits are asked for as possible only.
     struct rare_mask {
         uint32_t possible;
         warp_interval found;
@@ -184,17 +194,14 @@ struct warp_lanes {
         }
         friend __device__ rare_mask operator|(rare_mask x, rare_mask y)
         {
-            x.escapes |= y.escapes;
-            x.corrupts |= y.corrupts;
-            return x;
+            return {x.possible | y.possible, y.found, y.active, x.escapes || y.escapes,
+                    x.corrupts || y.corrupts};
         }
     };
 
-    template <bool Grouped>
     struct intervals {
         uint32_t start, freq, code, raw_bits;
-        std::conditional_t<Grouped, mask, rare_mask> raw;
-        rare_mask escaped, corrupt;
+        rare_mask raw, escaped, corrupt;
     };
     struct marginal_intervals {
         uint32_t start, freq, code;
@@ -207,32 +214,31 @@ struct warp_lanes {
     static __device__ uint32_t slot(uint32_t x) { return x & (rans_format::total - 1); }
 
     template <class Model, class Guess>
-    static __device__ intervals<Model::grouped> locate(const Model& model, const Guess&,
-                                                       const warp_scalar& scalar, uint32_t slots,
-                                                       mask active)
+    static __device__ intervals locate(const Model& model, const Guess&, const warp_scalar& scalar,
+                                       uint32_t slots, mask active)
     {
         warp_interval found{};
         const bool missed = !model.locate(scalar, slots, found) & (active.set != 0);
-        const uint32_t rare = threads::ballot(missed);
+        const uint32_t rare = threads::ballot(missed, model.members);
         if (rare != 0) {
             if (missed) found = model.search(scalar, slots);
             threads::barrier();
         }
-        return all_of<Model::grouped>(found, active, rare);
+        return all_of<Model::grouped>(found, active, rare, model.members);
     }
 
     template <class Model>
-    static __device__ intervals<Model::grouped> find(const Model& model, const warp_scalar& scalar,
-                                                     uint32_t code, mask active)
+    static __device__ intervals find(const Model& model, const warp_scalar& scalar, uint32_t code,
+                                     mask active)
     {
         warp_interval found{};
         const bool missed = !model.find(scalar, code, found) & (active.set != 0);
-        const uint32_t rare = threads::ballot(missed);
+        const uint32_t rare = threads::ballot(missed, model.members);
         if (rare != 0) {
             if (missed) found = model.search_code(scalar, code);
             threads::barrier();
         }
-        return all_of<Model::grouped>(found, active, rare);
+        return all_of<Model::grouped>(found, active, rare, model.members);
     }
 
     static __device__ marginal_intervals locate(const marginal_table& table, uint32_t slots,
@@ -284,7 +290,7 @@ struct warp_lanes {
     static __device__ void refill(uint32_t& x, warp_reader& from)
     {
         const bool starved = detail::is_starved(x);
-        const uint32_t ballot = threads::ballot(starved);
+        const uint32_t ballot = threads::ballot(starved, from.members);
         const uint16_t word = from.peek(uint32_t(__popc(ballot & from.lower_ranks)));
         x = starved ? detail::join(x, word) : x;
         from.skip(uint32_t(__popc(ballot)));
@@ -293,7 +299,7 @@ struct warp_lanes {
     /// Full lanes give a word each; the highest rank's lies at the highest address.
     static __device__ void spill(uint32_t& x, mask full, warp_writer& to)
     {
-        const uint32_t ballot = threads::ballot(full.set != 0);
+        const uint32_t ballot = threads::ballot(full.set != 0, to.members);
         const uint32_t taken = uint32_t(__popc(ballot));
         to.overrun = to.overrun || taken > to.next;
         if (to.overrun) return;
@@ -310,12 +316,12 @@ struct warp_lanes {
     static __device__ uint32_t where_not(mask m, uint32_t x) { return m.set != 0 ? 0 : x; }
 
 private:
-    // Idle lanes have computed something too: a branch around it would cost the others more. What
-    // is rare is so in no lane unless `rare`. Only escapes have raw bits where codes are not
+    // Idle lanes have computed something too: a branch around it would cost the others more. No
+    // lane escapes or is corrupt unless `rare`. Only escapes have raw bits where codes are not
     // grouped.
     template <bool Grouped>
-    static __device__ intervals<Grouped> all_of(const warp_interval& one, mask active,
-                                                uint32_t rare)
+    static __device__ intervals all_of(const warp_interval& one, mask active, uint32_t rare,
+                                       uint32_t members)
     {
 #if defined(__CUDA_ARCH__)
         asm volatile("" : "+r"(rare));  // else it becomes a flag to be carried, and set twice
@@ -325,17 +331,12 @@ private:
         // Escapes under a marginal have no raw bits, and more slots.
         constexpr uint32_t few = shape_of(shape_id::gaussian).escape_slots;
         const uint32_t eight = on && one.start == 0 && one.freq == few ? raw_bits_limit : 0;
-        rare_mask raw{rare, one, on, false, false}, escaped = raw, corrupt = raw;
-        escaped.escapes = corrupt.corrupts = true;
-        if constexpr (Grouped) {
-            const mask grouped(on && one.raw_bits != 0);
-            return {on ? one.start : idle.start, on ? one.freq : idle.freq,
-                    on ? one.code : idle.code, on ? one.raw_bits : idle.raw_bits,
-                    grouped, escaped, corrupt};
-        } else {
-            return {on ? one.start : idle.start, on ? one.freq : idle.freq,
-                    on ? one.code : idle.code, eight, raw, escaped, corrupt};
-        }
+        const uint32_t raw_bits = Grouped && on ? one.raw_bits : eight;
+        const uint32_t raw = Grouped ? threads::ballot(raw_bits != 0, members) : 0;
+        rare_mask escaped{rare, one, on, true, false}, corrupt{rare, one, on, false, true};
+        return {on ? one.start : idle.start, on ? one.freq : idle.freq,
+                on ? one.code : idle.code, raw_bits, {raw, one, false, false, false},
+                escaped, corrupt};
     }
 };
 

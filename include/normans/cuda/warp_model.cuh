@@ -100,6 +100,7 @@ struct alignas(1024) warp_model {
     struct factor {
         uint32_t slope;
         float deviation;
+        uint32_t one_sigma;  // bits of a sigma and its slope, added: the same in all
     };
 
     // Guesses: with f the slot's distance from the middle, z / f = line + d incline, by the
@@ -144,7 +145,8 @@ struct alignas(1024) warp_model {
         }
         for (uint32_t i = thread; i < 16; i += threads) {
             static constexpr row_slope_table slopes = row_slopes();
-            row[i] = {slopes.bits[i], detail::inverse_of(slopes.bits[i])};
+            row[i] = {slopes.bits[i], detail::inverse_of(slopes.bits[i]),
+                      one_bits + shape.unit_slope};
         }
         for (uint32_t i = thread; i < 128; i += threads) {
             const uint32_t bits = (1024 + i) << 20;  // of the d where line i begins
@@ -198,9 +200,10 @@ public:
 
     const normal_model<Type>& exact;
     const marginal_table* const& marginal;
+    const uint32_t members;  // of the logical warp
 
-    __device__ explicit warp_view(const tables& in)
-        : exact(in.exact), marginal(in.exact.marginal), tables_(in), here_(in.here)
+    __device__ warp_view(const tables& in, uint32_t users)
+        : exact(in.exact), marginal(in.exact.marginal), members(users), tables_(in), here_(in.here)
     {
     }
 
@@ -219,7 +222,7 @@ public:
         s.two = uint32_t(1) << shift;
         constexpr int p = int(format.mantissa_bits), subnormal_field = 128 - format.bias;
         if (grouped) {
-            const int sigma_field = int((one_bits + exact.shape.unit_slope - s.slope) >> 23);
+            const int sigma_field = int((steps.one_sigma - s.slope) >> 23);
             const int mean_field = int(exponent_field(mean));
             int field = mean_field > sigma_field ? mean_field : sigma_field;
             field = field > subnormal_field ? field : subnormal_field;
