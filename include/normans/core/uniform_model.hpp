@@ -56,8 +56,8 @@ struct integer_model {
     NORMANS_HD interval find(const scalar_model& m, uint32_t code) const
     {
         if (m.is_far) {
-            const interval far = locate_far(m, shape.escape_slots);
-            return code == far.code ? far : escape();
+            const interval whole = locate_far(m, shape.escape_slots);
+            return code == whole.code ? whole : escape();
         }
         const int i = int(code ^ format.code_sign()) + lowest;
         const uint32_t start = cdf(m, i), freq = cdf(m, i + 1) - start;
