@@ -64,7 +64,7 @@ struct scalar_model {
 template <scalar_type Type>
 struct normal_model {
     static constexpr scalar_format format = format_of(Type);
-    static_assert(has_model(Type) && !format.is_integer, "see uniform_model.hpp for integers");
+    static_assert(has_model(Type) && !format.is_integer, "raw8 has no model, integers another");
 
     normal_shape shape;
     int sigma_offset;
