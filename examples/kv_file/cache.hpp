@@ -1,6 +1,7 @@
 #pragma once
 // How a KV cache lies in a safetensors file: layers.{l}.{k|v}.{bf16|fp8|mu}, each of shape [tokens,
-// heads, head_dim], and layers.{l}.{k|v}.scale with one number. Tensors of other names are ignored.
+// heads, head_dim], and layers.{l}.{k|v}.scale with one number; quantised.hpp adds int8 and int4.
+// Tensors of other names are ignored.
 
 #include <cmath>
 #include <cstdint>
@@ -23,16 +24,24 @@ using std::uint32_t;
 using std::uint64_t;
 using std::uint8_t;
 
-/// What is coded: the 8-bit or the 16-bit cache.
-enum class target : uint8_t { fp8, bf16 };
+/// What is coded. int8 and int4 have a scale per 32 channels.
+enum class target : uint8_t { fp8, bf16, int8, int4 };
 
-constexpr const char* target_name(target what) { return what == target::fp8 ? "fp8" : "bf16"; }
+constexpr target all_targets[] = {target::fp8, target::bf16, target::int8, target::int4};
+
+constexpr const char* target_name(target what)
+{
+    constexpr const char* names[] = {"fp8", "bf16", "int8", "int4"};
+    return names[size_t(what)];
+}
+
+constexpr bool is_quantised(target what) { return what >= target::int8; }
 
 /// The targets a user asks for; of these the ones that are there are taken.
 struct target_choice {
-    bool fp8 = true;
-    bool bf16 = true;
-    bool has(target what) const { return what == target::fp8 ? fp8 : bf16; }
+    bool chosen[4] = {true, true, false, false};
+    bool has(target what) const { return chosen[size_t(what)]; }
+    bool has_quantised() const { return has(target::int8) || has(target::int4); }
 };
 
 using cache_key = std::pair<uint32_t, kv_kind>;  // (layer, k or v), in the order of coding
@@ -74,16 +83,20 @@ inline std::vector<cache_key> keys_of(const safetensors_file& file, target_choic
         if (digits == 0 || digits > 9) continue;
         const auto layer = uint32_t(std::stoul(name.substr(prefix, digits)));
         for (const kv_kind kind : {kv_kind::k, kv_kind::v})
-            for (const target what : {target::fp8, target::bf16})
-                if (targets.has(what) && name == tensor_name({layer, kind}, target_name(what)))
+            for (const target what : all_targets)
+                if (targets.has(what) && (name == tensor_name({layer, kind}, target_name(what)) ||
+                                          (is_quantised(what) &&
+                                           name == tensor_name({layer, kind}, "bf16"))))
                     keys.insert({layer, kind});
     }
     return {keys.begin(), keys.end()};
 }
 
+/// A quantised target can be made of the bf16 tensor.
 inline bool has_target(const safetensors_file& file, const cache_key& key, target what)
 {
-    return file.find(tensor_name(key, target_name(what))) != nullptr;
+    return file.find(tensor_name(key, target_name(what))) != nullptr ||
+           (is_quantised(what) && file.find(tensor_name(key, "bf16")) != nullptr);
 }
 
 inline const tensor_info& required(const safetensors_file& file, const std::string& name)
@@ -125,6 +138,9 @@ inline const char* safetensors_dtype(scalar_type type)
     case scalar_type::e5m2: return "F8_E5M2";
     case scalar_type::e4m3fnuz: return "F8_E4M3FNUZ";
     case scalar_type::e5m2fnuz: return "F8_E5M2FNUZ";
+    case scalar_type::fp16: return "F16";
+    case scalar_type::int8: return "I8";
+    case scalar_type::int4: return "U8";
     default: return "BF16";
     }
 }
@@ -139,6 +155,18 @@ std::vector<Code> read_codes(const uint8_t* from, uint64_t count)
         else codes[i] = Code(from[2 * i] | from[2 * i + 1] << 8);
     }
     return codes;
+}
+
+template <class Code>
+std::vector<uint8_t> to_bytes(const std::vector<Code>& codes)
+{
+    std::vector<uint8_t> bytes;
+    bytes.reserve(codes.size() * sizeof(Code));
+    for (const Code code : codes) {
+        bytes.push_back(uint8_t(code));
+        if (sizeof(Code) == 2) bytes.push_back(uint8_t(code >> 8));
+    }
+    return bytes;
 }
 
 template <class Code>

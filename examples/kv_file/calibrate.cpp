@@ -6,6 +6,7 @@
 #include <normans/host/marginal.hpp>
 
 #include "commands.hpp"
+#include "plane_coder.hpp"
 #include "report.hpp"
 
 namespace kv_file {
@@ -140,6 +141,75 @@ fitted_tensor fit_tensor(sample_rows& rows, const geometry& shape, cache_key key
     return result;
 }
 
+// The largest magnitude of each group of channels that share a scale, about that of its means.
+class maxima_rows {
+public:
+    maxima_rows(const std::vector<uint16_t>& bf16, const mean_tensor& means)
+        : bf16_(bf16), means_(means), row_(size_t(scales_of(means.shape).channels()))
+    {
+    }
+
+    template <class Statistics>
+    void feed(Statistics& statistics, const std::vector<normans::folded_map>& maps)
+    {
+        const geometry& shape = means_.shape;
+        const size_t channels = size_t(shape.channels());
+        for (size_t first = 0; first < channels * shape.tokens; first += channels) {
+            std::vector<group_ends> said(row_.size()), seen(row_.size());
+            for (size_t c = 0; c < channels; ++c) {
+                const size_t g = c / shape.dim * scales_of(shape).dim +
+                                 c % shape.dim / group_channels;
+                said[g].add(mapped(means_.at(first + c), maps[c].a, maps[c].b));
+                seen[g].add(normans::bits_to_float(uint32_t(bf16_[first + c]) << 16));
+            }
+            for (size_t g = 0; g < row_.size(); ++g)
+                row_[g] = {double(seen[g].largest()), said[g].largest(),
+                           normans::nearest_code(normans::format_of(scalar_type::fp16),
+                                                 normans::float_to_bits(seen[g].largest()))};
+            statistics.add_token(row_.data());
+        }
+    }
+
+private:
+    const std::vector<uint16_t>& bf16_;
+    const mean_tensor& means_;
+    std::vector<normans::calibration_sample> row_;
+};
+
+// The scales of int8 and int4, in units of the largest magnitude. `values`: the bf16 tensor's.
+fitted_tensor fit_maxima(const std::vector<uint16_t>& bf16, const mean_tensor& means,
+                         const fitted_tensor& values)
+{
+    const geometry groups = scales_of(means.shape);
+    fitted_tensor result;
+    result.profile = values.profile;
+    result.profile.dtype = scalar_type::fp16;
+    result.profile.shape = normans::shape_id::gaussian;
+    result.profile.dim = groups.dim;
+    result.profile.marginal.clear();
+    maxima_rows rows(bf16, means);
+    const auto statistics = [&] {
+        return normans::tensor_statistics(scalar_type::fp16, 1,
+                                          normans::residual_kind::before_rounding,
+                                          size_t(groups.channels()));
+    };
+    std::vector<normans::folded_map> plain, folded;
+    for (const normans::channel_fit& fit : values.fits) {
+        plain.push_back(normans::fold_scale({}, 1));
+        folded.push_back(normans::fold_scale(fit, 1));
+    }
+    normans::tensor_statistics about_means = statistics(), about_mapped = statistics();
+    rows.feed(about_means, plain);
+    rows.feed(about_mapped, folded);
+    result.fits = about_mapped.fit();
+    const std::vector<normans::channel_fit> unmapped = about_means.fit();
+    for (size_t g = 0; g < result.fits.size(); ++g) {
+        result.fits[g].plain_sigma = unmapped[g].plain_sigma;
+        result.fits[g].plain_exact = unmapped[g].plain_exact;
+    }
+    return result;
+}
+
 }  // namespace
 
 int calibrate(const calibrate_options& options)
@@ -153,24 +223,36 @@ int calibrate(const calibrate_options& options)
     profile.model = file.metadata("model");
     profile.predictor = means.file().metadata("predictor");
     std::vector<fitted_tensor> fitted;
-    normans::sigma_range ranges[2];
+    normans::sigma_range ranges[3];  // fp8, bf16, fp16
+    const auto range_of = [](scalar_type type) {
+        return type == scalar_type::bf16 ? 1 : type == scalar_type::fp16 ? 2 : 0;
+    };
+    const auto add = [&](fitted_tensor tensor) {
+        ranges[range_of(tensor.profile.dtype)].add(tensor.fits);
+        fitted.push_back(std::move(tensor));
+    };
     {
         progress_bar progress(double(keys.size()));
         for (const cache_key& key : keys) {
             const mean_tensor mean = load_means(means.file(), key);
             for (const target what : {target::fp8, target::bf16}) {
-                if (!options.targets.has(what) || !has_target(file, key, what)) continue;
+                // int8 and int4 are calibrated on the bf16 tensor.
+                const bool wanted = options.targets.has(what) ||
+                                    (what == target::bf16 && options.targets.has_quantised());
+                if (!wanted || !has_target(file, key, what)) continue;
                 sample_rows rows(file, mean, key, what);
-                fitted.push_back(fit_tensor(rows, mean.shape, key, options.shape));
-                ranges[size_t(what)].add(fitted.back().fits);
+                add(fit_tensor(rows, mean.shape, key, options.shape));
+            }
+            if (options.targets.has_quantised()) {
+                required(file, tensor_name(key, "bf16"));
+                add(fit_maxima(load_finite(file, key, mean.shape), mean, fitted.back()));
             }
             progress.advance(1);
         }
     }
     for (fitted_tensor& tensor : fitted) {
-        const bool wide = tensor.profile.dtype == scalar_type::bf16;
-        tensor.profile.sigma_offset =
-            normans::choose_sigma_offset(tensor.profile.dtype, ranges[wide ? 1 : 0]);
+        tensor.profile.sigma_offset = normans::choose_sigma_offset(
+            tensor.profile.dtype, ranges[range_of(tensor.profile.dtype)]);
         normans::set_channels(tensor.profile, tensor.fits);
         profile.tensors.push_back(std::move(tensor.profile));
     }

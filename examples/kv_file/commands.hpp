@@ -22,6 +22,15 @@ struct calibrate_options {
     normans::shape_id shape = normans::shape_id::gaussian;
 };
 
+/// Who codes int8 and int4.
+enum class coder_choice : uint8_t { rans, tans, both };
+
+constexpr const char* coder_name(coder_choice choice)
+{
+    constexpr const char* names[] = {"rans", "tans", "auto"};
+    return names[size_t(choice)];
+}
+
 struct compress_options {
     std::string input;
     std::string output;
@@ -31,6 +40,8 @@ struct compress_options {
     target_choice targets;
     uint32_t page_tokens = 64;
     uint32_t lanes = 0;
+    coder_choice coder = coder_choice::rans;
+    uint32_t bank_kib = 256;  // of tANS, for each of int8 and int4
     unsigned threads = all_threads();
     bool affine = true;
     bool row_scale = true;

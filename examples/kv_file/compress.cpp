@@ -11,7 +11,7 @@
 #include "baselines.hpp"
 #include "commands.hpp"
 #include "model_bits.hpp"
-#include "page_coder.hpp"
+#include "plane_coder.hpp"
 #include "report.hpp"
 
 namespace kv_file {
@@ -95,12 +95,16 @@ public:
         print_table_head();
         for (const tensor_report& tensor : tensors_)
             print_row(short_name(tensor.key), target_name(tensor.what), tensor.measured);
-        for (const target what : targets_) print_row("all", target_name(what), sum(what));
+        for (const target what : targets_) {
+            print_row("all", target_name(what), sum(what));
+            if (is_quantised(what)) print_scales(sum(what));
+        }
         print_row("total", "", total_);
         std::printf("\n%s: %zu bytes, of which %zu are the head, shared evenly by the targets; the "
                     "profile (%zu bytes) is not counted\n",
                     options_.output.c_str(), head_size_ + blocks_.size(), head_size_,
                     profile_.bytes);
+        if (options_.coder == coder_choice::both) print_coders();
         if (options_.baselines) print_baselines();
     }
 
@@ -128,23 +132,29 @@ private:
         record.key = key;
         record.shape = means.shape;
         record.mean_hash = means.hash;
-        for (const target what : {target::fp8, target::bf16}) {
-            const std::string name = tensor_name(key, target_name(what));
+        for (const target what : all_targets) {
             if (!options_.targets.has(what) || !has_target(file_, key, what)) continue;
-            const scalar_type type = scalar_of(file_, key, what);
-            if (!(geometry_of(file_, name) == means.shape))
-                fail(file_.path(), ": ", name, " has shape ", to_text(geometry_of(file_, name)),
-                     ", its means ", to_text(means.shape));
-            if (what == target::fp8) record.fp8 = type;
-            else record.bf16 = true;
-            const normans::tensor_profile& entry =
-                profile_entry(profile_.value, options_.profile, key, type, means.shape);
             tensor_report report{key, what, {}};
-            if (what == target::fp8) code_tensor<uint8_t>(entry, means, name, report.measured);
-            else code_tensor<uint16_t>(entry, means, name, report.measured);
+            if (is_quantised(what)) code_quantised(what, means, record, report.measured);
+            else code_floats(what, means, record, report.measured);
             tensors_.push_back(report);
         }
         head_.tensors.push_back(record);
+    }
+
+    void code_floats(target what, const mean_tensor& means, tensor_record& record, measurement& m)
+    {
+        const std::string name = tensor_name(record.key, target_name(what));
+        const scalar_type type = scalar_of(file_, record.key, what);
+        if (!(geometry_of(file_, name) == means.shape))
+            fail(file_.path(), ": ", name, " has shape ", to_text(geometry_of(file_, name)),
+                 ", its means ", to_text(means.shape));
+        if (what == target::fp8) record.fp8 = type;
+        else record.bf16 = true;
+        const normans::tensor_profile& entry =
+            profile_entry(profile_.value, options_.profile, record.key, type, means.shape);
+        if (what == target::fp8) code_tensor<uint8_t>(entry, means, name, m);
+        else code_tensor<uint16_t>(entry, means, name, m);
     }
 
     template <class Code>
@@ -152,9 +162,129 @@ private:
                      const std::string& name, measurement& m)
     {
         const std::vector<Code> codes = load_codes<Code>(file_, name);
-        std::vector<Code> back(codes.size());
         const page_coder coder(entry, means, options_.page_tokens, options_.affine);
         const model_cost cost(entry.dtype, entry.shape, entry.sigma_offset, entry.marginal);
+        const auto bits = [&](const encode_task<Code>& done, uint64_t page) {
+            return page_model_bits(cost, coder, done.spec, means, codes, page, done.out,
+                                   done.result.bytes);
+        };
+        code_plane(coder, codes, name, bits, m, blocks_);
+        m.scalars = double(codes.size());
+        m.raw_bytes = double(codes.size() * sizeof(Code));
+        if (options_.baselines) {
+            const uint8_t* raw = file_.data(required(file_, name));
+            add_baselines({raw, raw + codes.size() * sizeof(Code)}, sizeof(Code), m);
+        }
+    }
+
+    static void add_baselines(const std::vector<uint8_t>& bytes, size_t code_bytes, measurement& m)
+    {
+        m.bytewise_bits += bytewise_bits(bytes, code_bytes);
+        m.zstd19_bytes += double(zstd19_bytes(bytes));
+    }
+
+    void code_quantised(target what, const mean_tensor& means, tensor_record& record,
+                        measurement& m)
+    {
+        const std::string name = tensor_name(record.key, target_name(what));
+        const quantised_tensor tensor = load_quantised(file_, record.key, what, means.shape);
+        const normans::tensor_profile& values = profile_entry(
+            profile_.value, options_.profile, record.key, scalar_type::bf16, means.shape);
+        const normans::tensor_profile& maxima =
+            maxima_entry(profile_.value, options_.profile, record.key, what, means.shape);
+        quantised_coder coder(what, values, maxima, means, record.shape, options_.page_tokens,
+                              options_.affine);
+        const auto code = [&](const plane_coder& plane, const auto& codes, const std::string& of,
+                              measurement& to, std::vector<uint8_t>& blocks) {
+            const model_cost cost(plane.common.dtype, plane.common.shape,
+                                  plane.common.sigma_offset, maxima.marginal);
+            const auto bits = [&](const auto& done, uint64_t page) {
+                return plane.model_bits(cost, codes, page, done.out, done.result.bytes);
+            };
+            code_plane(plane, codes, of, bits, to, blocks);
+        };
+
+        measurement scales;
+        std::vector<uint16_t> magnitudes = tensor.scales;
+        if (what == target::int4) {
+            std::vector<uint8_t> signs;
+            split_signs(tensor.scales, scales_of(means.shape).dim, magnitudes, signs);
+            code(coder.scales, magnitudes, name + "_scale", scales, blocks_);
+            code(coder.signs, signs, name + "_sign", scales, blocks_);
+        } else {
+            code(coder.scales, magnitudes, name + "_scale", scales, blocks_);
+        }
+        coder.set_scales(tensor.scales);
+
+        // By either coder, or by both; then the one that decodes faster, if it is not 1 % larger.
+        struct candidate {
+            coder_id id;
+            measurement measured;
+            std::vector<uint8_t> blocks;
+        };
+        std::vector<candidate> candidates;
+        if (options_.coder != coder_choice::tans) candidates.push_back({coder_id::rans, {}, {}});
+        if (options_.coder != coder_choice::rans) candidates.push_back({coder_id::tans, {}, {}});
+        size_t best = 0;
+        for (size_t i = 0; i < candidates.size(); ++i) {
+            candidate& now = candidates[i];
+            coder.set_bank(now.id == coder_id::tans ? bank_of(what, coder.codes.common.shape)
+                                                    : nullptr);
+            code(coder.codes, tensor.codes, name, now.measured, now.blocks);
+            const measurement& chosen = candidates[best].measured;
+            if (now.measured.decode_seconds < chosen.decode_seconds &&
+                now.measured.coded_bytes <= 1.01 * chosen.coded_bytes)
+                best = i;
+        }
+        const candidate& chosen = candidates[best];
+        blocks_.insert(blocks_.end(), chosen.blocks.begin(), chosen.blocks.end());
+        (what == target::int8 ? record.int8 : record.int4) = chosen.id;
+        if (chosen.id == coder_id::tans) {
+            const normans::bank_plan& plan = bank_of(what, coder.codes.common.shape)->plan;
+            (what == target::int8 ? head_.int8_plan : head_.int4_plan) = normans::pack_plan(plan);
+        }
+
+        m = chosen.measured;
+        m.add(scales);
+        m.scalars = double(means.shape.scalars());
+        m.scales.coded_bytes = scales.coded_bytes;
+        m.scales.model_bits = scales.model_bits;
+        m.scales.raw_bytes = double(2 * tensor.scales.size());
+        m.raw_bytes = double(tensor.codes.size()) + m.scales.raw_bytes;
+        for (const candidate& one : candidates) {
+            auto& part = m.coders[size_t(one.id)];
+            part = {one.measured.coded_bytes, one.measured.encode_seconds,
+                    one.measured.decode_seconds, one.id == chosen.id ? 1.0 : 0.0};
+        }
+        if (options_.baselines) {
+            add_baselines(tensor.codes, 1, m);
+            add_baselines(to_bytes(tensor.scales), 2, m);
+        }
+    }
+
+    // One bank per target: all its tensors have the shape of the first.
+    const normans::tans_bank* bank_of(target what, normans::shape_id shape)
+    {
+        std::optional<loaded_bank>& bank = banks_[what == target::int8 ? 0 : 1];
+        if (!bank) {
+            const scalar_type type =
+                what == target::int8 ? scalar_type::int8 : scalar_type::int4;
+            const normans::bank_choice choice = normans::plan_bank(
+                type, size_t(options_.bank_kib) * 1024, shape, normans::usual_range(type));
+            if (!choice.fits) fail("no bank fits in ", options_.bank_kib, " KiB");
+            bank.emplace(choice.plan, true);
+        }
+        if (bank->get()->plan.shape != shape)
+            fail(options_.profile, ": tensors of several shapes do not share a bank");
+        return bank->get();
+    }
+
+    // Codes all pages of a plane, decodes and compares them. bits(task, page): the model's.
+    template <class Coder, class Code, class Bits>
+    void code_plane(const Coder& coder, const std::vector<Code>& codes, const std::string& name,
+                    const Bits& bits, measurement& m, std::vector<uint8_t>& blocks)
+    {
+        std::vector<Code> back(codes.size());
         for (uint64_t first = 0; first < coder.pages(); first += pages_per_call) {
             const auto count = size_t(std::min<uint64_t>(coder.pages() - first, pages_per_call));
             const auto coded = encode_pages(coder, codes, name, first, count, m);
@@ -165,26 +295,18 @@ private:
                 m.escapes += result.escapes;
                 m.blocks[size_t(result.mode)] += 1;
                 m.row_scaled_blocks += result.row_scaled ? 1 : 0;
-                m.model_bits += page_model_bits(cost, coder, coded[i].spec, means, codes, first + i,
-                                                coded[i].out, result.bytes);
-                blocks_.insert(blocks_.end(), coded[i].out, coded[i].out + result.bytes);
+                m.row_step_bits += result.row_scaled ? 4.0 * coded[i].spec.tokens : 0;
+                m.model_bits += bits(coded[i], first + i);
+                blocks.insert(blocks.end(), coded[i].out, coded[i].out + result.bytes);
             }
         }
-        m.scalars = double(codes.size());
-        m.raw_bytes = double(codes.size() * sizeof(Code));
         m.exact = codes == back;
         if (!m.exact) fail(file_.path(), ": ", name, " decodes to other bits than were coded");
-        if (options_.baselines) {
-            const uint8_t* raw = file_.data(required(file_, name));
-            const std::vector<uint8_t> bytes(raw, raw + codes.size() * sizeof(Code));
-            m.bytewise_bits = bytewise_bits(bytes, sizeof(Code));
-            m.zstd19_bytes = double(zstd19_bytes(bytes));
-        }
     }
 
     // Blocks lie in scratch_ until the next call.
-    template <class Code>
-    std::vector<encode_task<Code>> encode_pages(const page_coder& coder,
+    template <class Coder, class Code>
+    std::vector<encode_task<Code>> encode_pages(const Coder& coder,
                                                 const std::vector<Code>& codes,
                                                 const std::string& name, uint64_t first,
                                                 size_t count, measurement& m)
@@ -196,8 +318,8 @@ private:
         std::vector<encode_task<Code>> tasks;
         for (size_t i = 0; i < count; ++i) {
             normans::block_spec spec = coder.spec(first + i);
-            spec.lanes = options_.lanes;
-            spec.row_scale = options_.row_scale;
+            if (spec.lanes == 0) spec.lanes = options_.lanes;
+            spec.row_scale = spec.row_scale && options_.row_scale;
             tasks.push_back(
                 coder.encoding(spec, codes.data(), first + i, scratch_.data() + i * room, room));
         }
@@ -209,8 +331,8 @@ private:
         return tasks;
     }
 
-    template <class Code>
-    void decode_pages(const page_coder& coder, std::vector<Code>& back, const std::string& name,
+    template <class Coder, class Code>
+    void decode_pages(const Coder& coder, std::vector<Code>& back, const std::string& name,
                       uint64_t first, const std::vector<encode_task<Code>>& coded, measurement& m)
     {
         std::vector<decode_task<Code>> tasks;
@@ -237,7 +359,7 @@ private:
     {
         for (const tensor_report& tensor : tensors_)
             sums_[size_t(tensor.what)].add(tensor.measured);
-        for (const target what : {target::fp8, target::bf16})
+        for (const target what : all_targets)
             for (const tensor_report& tensor : tensors_)
                 if (tensor.what == what) {
                     targets_.push_back(what);
@@ -263,6 +385,8 @@ private:
         json["affine"] = options_.affine;
         json["row_scale"] = options_.row_scale;
         json["threads"] = options_.threads;
+        json["coder"] = coder_name(options_.coder);
+        json["bank_kib"] = options_.bank_kib;
         json["file_bytes"] = head_size_ + blocks_.size();
         json["head_bytes"] = head_size_;
         json["profile_bytes"] = profile_.bytes;
@@ -278,6 +402,29 @@ private:
             json["tensors"].push_back(one);
         }
         return json;
+    }
+
+    // The codes alone, without the scales.
+    void print_coders() const
+    {
+        std::printf("\n%-11s %-6s %11s %8s %9s %9s %8s %10s\n", "codes by", "target",
+                    "coded bytes", "bits", "enc MB/s", "dec MB/s", "tensors", "bank bytes");
+        for (const target what : targets_) {
+            const measurement& m = sum(what);
+            for (const coder_id id : {coder_id::rans, coder_id::tans}) {
+                const auto& part = m.coders[size_t(id)];
+                if (!is_quantised(what) || !(part.coded_bytes > 0)) continue;
+                const double raw = (m.raw_bytes - m.scales.raw_bytes) / 1e6;
+                const auto& bank = banks_[what == target::int8 ? 0 : 1];
+                std::printf("%-11s %-6s %11.0f %8.4f %9.1f %9.1f %8.0f %10zu\n",
+                            id == coder_id::rans ? "rANS" : "tANS", target_name(what),
+                            part.coded_bytes, measurement::over(8 * part.coded_bytes, m.scalars),
+                            measurement::over(raw, part.encode_seconds),
+                            measurement::over(raw, part.decode_seconds), part.chosen,
+                            id == coder_id::rans ? size_t(0)
+                                                 : normans::bank_bytes(bank->get()->plan));
+            }
+        }
     }
 
     void print_baselines() const
@@ -307,7 +454,8 @@ private:
     std::vector<uint8_t> scratch_;
     std::vector<tensor_report> tensors_;
     std::vector<target> targets_;
-    measurement sums_[2];  // by target
+    measurement sums_[4];  // by target
+    std::optional<loaded_bank> banks_[2];  // int8, int4
     measurement total_;
     size_t head_size_ = 0;
 };

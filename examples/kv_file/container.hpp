@@ -5,30 +5,56 @@
 // the same bytes again, so every head has one form. No length in it sizes memory: what a decoder
 // allocates is checked against the means' file first.
 
+#include <algorithm>
 #include <optional>
 #include <string>
 #include <vector>
+
+#include <normans/wire/header.hpp>
 
 #include "cache.hpp"
 
 namespace kv_file {
 
-/// One k or v tensor of one layer. Both targets share it: they have one geometry and one mean.
+using normans::coder_id;
+
+/// One k or v tensor of one layer. All targets share it: they have one geometry and one mean.
 struct tensor_record {
     cache_key key;
     std::optional<scalar_type> fp8;
     bool bf16 = false;
+    std::optional<coder_id> int8;  // how its codes are coded
+    std::optional<coder_id> int4;
     geometry shape;
     uint32_t mean_hash = 0;
 
-    bool has(target what) const { return what == target::fp8 ? fp8.has_value() : bf16; }
-    scalar_type dtype(target what) const { return what == target::fp8 ? *fp8 : scalar_type::bf16; }
+    bool has(target what) const
+    {
+        switch (what) {
+        case target::fp8: return fp8.has_value();
+        case target::bf16: return bf16;
+        case target::int8: return int8.has_value();
+        default: return int4.has_value();
+        }
+    }
+    scalar_type dtype(target what) const
+    {
+        switch (what) {
+        case target::fp8: return *fp8;
+        case target::bf16: return scalar_type::bf16;
+        case target::int8: return scalar_type::int8;
+        default: return scalar_type::int4;
+        }
+    }
+    coder_id coder(target what) const { return what == target::int8 ? *int8 : *int4; }
 };
 
 struct container_head {
     uint32_t page_tokens = 64;
     bool affine = true;
     uint64_t profile_fingerprint = 0;
+    uint16_t int8_plan = 0;  // of the banks, packed; 0: no tensor is coded by tANS
+    uint16_t int4_plan = 0;
     std::vector<tensor_record> tensors;
 };
 
@@ -45,6 +71,41 @@ inline uint32_t tokens_of_page(const geometry& shape, uint32_t page_tokens, uint
     return uint32_t(left < page_tokens ? left : page_tokens);
 }
 
+/// What is coded of a target, in the order of the blocks: its codes; before those of a quantised one
+/// the scales, and for int4 their signs.
+struct plane_shape {
+    scalar_type dtype;
+    geometry shape;
+    uint32_t page_tokens;
+    const char* suffix;  // of the tensor's name
+};
+
+/// Channels that share a scale; the last group of a head may be smaller.
+constexpr uint32_t group_channels = 32;
+
+inline geometry scales_of(const geometry& shape)
+{
+    return {shape.tokens, shape.heads, uint32_t((uint64_t(shape.dim) + group_channels - 1) /
+                                                group_channels)};
+}
+
+/// Scales are few: their blocks hold more tokens.
+constexpr uint32_t scale_page_tokens = 1024;
+
+inline std::vector<plane_shape> planes_of(target what, scalar_type dtype, const geometry& shape,
+                                          uint32_t page_tokens)
+{
+    std::vector<plane_shape> planes;
+    if (is_quantised(what)) {
+        const geometry scales = scales_of(shape);
+        const uint32_t tokens = std::max(page_tokens, scale_page_tokens);
+        planes.push_back({scalar_type::fp16, scales, tokens, "_scale"});
+        if (what == target::int4) planes.push_back({scalar_type::int4, scales, tokens, "_sign"});
+    }
+    planes.push_back({dtype, shape, page_tokens, ""});
+    return planes;
+}
+
 namespace detail {
 
 constexpr uint8_t container_magic[4] = {0x89, 'N', 'K', 'V'};
@@ -53,7 +114,11 @@ constexpr size_t fixed_head_bytes = 28;
 
 // Fields of a record's first byte.
 constexpr uint32_t kind_bit = 1, fp8_shift = 1, fp8_mask = 7, bf16_bit = 16;
-constexpr uint32_t layer_bit = 32, shape_bit = 64;
+constexpr uint32_t layer_bit = 32, shape_bit = 64, quantised_bit = 128;
+// Of its second byte, if quantised_bit is set.
+constexpr uint32_t int8_bit = 1, int4_bit = 2, int8_tans_bit = 4, int4_tans_bit = 8;
+// Of the head's byte 5.
+constexpr uint8_t affine_flag = 1, plans_flag = 2;
 
 inline void put_varint(std::vector<uint8_t>& to, uint32_t value)
 {
@@ -109,7 +174,12 @@ inline void put_record(std::vector<uint8_t>& to, const tensor_record& record,
     if (record.fp8) tag |= (uint32_t(*record.fp8) + 1) << fp8_shift;
     if (says_layer) tag |= layer_bit;
     if (says_shape) tag |= shape_bit;
+    uint32_t quantised = 0;
+    if (record.int8) quantised |= int8_bit | (*record.int8 == coder_id::tans ? int8_tans_bit : 0);
+    if (record.int4) quantised |= int4_bit | (*record.int4 == coder_id::tans ? int4_tans_bit : 0);
+    if (quantised != 0) tag |= quantised_bit;
     to.push_back(uint8_t(tag));
+    if (quantised != 0) to.push_back(uint8_t(quantised));
     if (says_layer) put_varint(to, record.key.first);
     if (says_shape) {
         put_varint(to, record.shape.tokens);
@@ -127,13 +197,15 @@ inline std::vector<uint8_t> head_bytes(const container_head& head)
 {
     using namespace detail;
     std::vector<uint8_t> bytes(fixed_head_bytes);
+    const bool has_plans = head.int8_plan != 0 || head.int4_plan != 0;
+    if (has_plans) put_u32(bytes, uint32_t(head.int8_plan) | uint32_t(head.int4_plan) << 16);
     record_context context;
     for (const tensor_record& record : head.tensors) put_record(bytes, record, context);
     const auto length = uint32_t(bytes.size());
     bytes.resize((bytes.size() + 3) / 4 * 4);
     std::memcpy(bytes.data(), container_magic, sizeof container_magic);
     bytes[4] = container_version;
-    bytes[5] = head.affine ? 1 : 0;
+    bytes[5] = uint8_t((head.affine ? affine_flag : 0) | (has_plans ? plans_flag : 0));
     normans::detail::store_u32(&bytes[8], head.page_tokens);
     normans::detail::store_u32(&bytes[12], length);
     normans::detail::store_u64(&bytes[16], head.profile_fingerprint);
@@ -160,7 +232,7 @@ public:
             fail(path_, ": written by version ", unsigned(file_[4]), " of the format, not ",
                  unsigned(container_version));
         container_head head;
-        head.affine = file_[5] != 0;
+        head.affine = (file_[5] & affine_flag) != 0;
         head.page_tokens = normans::detail::load_u32(&file_[8]);
         end_ = normans::detail::load_u32(&file_[12]);
         head.profile_fingerprint = normans::detail::load_u64(&file_[16]);
@@ -175,11 +247,17 @@ public:
         if (uint32_t(normans::fingerprint_of(bytes.data(), bytes.size())) != check)
             broken("its head is damaged");
 
+        if (file_[5] & plans_flag) {
+            head.int8_plan = take_u16();
+            head.int4_plan = take_u16();
+        }
         record_context context;
         while (next_ < end_) head.tensors.push_back(read_record(context));
         bytes = head_bytes(head);
         if (bytes.size() > file_.size() || !std::equal(bytes.begin(), bytes.end(), file_.begin()))
             broken("an impossible head");
+        check_plan(head, target::int8, head.int8_plan);
+        check_plan(head, target::int4, head.int4_plan);
         return head;
     }
 
@@ -190,6 +268,23 @@ private:
     {
         if (next_ == end_) broken("its head ends early");
         return file_[next_++];
+    }
+
+    uint16_t take_u16()
+    {
+        const uint32_t low = take();
+        return uint16_t(low | uint32_t(take()) << 8);
+    }
+
+    // A plan is there where it is needed, only there, and is one.
+    void check_plan(const container_head& head, target what, uint16_t packed) const
+    {
+        bool used = false;
+        for (const tensor_record& record : head.tensors)
+            used |= record.has(what) && record.coder(what) == coder_id::tans;
+        const normans::bank_plan plan = normans::unpack_plan(normans::shape_id::gaussian, packed);
+        const bool good = normans::valid_plan(plan) && normans::pack_plan(plan) == packed;
+        if (used ? !good : packed != 0) broken("an impossible bank of tables");
     }
 
     uint32_t take_varint()
@@ -215,6 +310,12 @@ private:
         if (fp8 > uint32_t(scalar_type::e5m2fnuz) + 1) broken("an unknown type");
         if (fp8 != 0) record.fp8 = scalar_type(fp8 - 1);
         record.bf16 = (tag & bf16_bit) != 0;
+        const uint32_t quantised = tag & quantised_bit ? take() : 0;
+        const auto coder = [&](uint32_t bit) {
+            return quantised & bit ? coder_id::tans : coder_id::rans;
+        };
+        if (quantised & int8_bit) record.int8 = coder(int8_tans_bit);
+        if (quantised & int4_bit) record.int4 = coder(int4_tans_bit);
         record.key = context.expected_key(kind);
         record.shape = context.expected_shape(kind);
         if (tag & layer_bit) record.key.first = take_varint();
@@ -226,7 +327,8 @@ private:
         for (unsigned i = 0; i < 4; ++i) record.mean_hash |= uint32_t(take()) << 8 * i;
         if (!context.ascends(record.key)) broken("tensors out of order");
         if (record.shape.channels() > 0x7fffffff) broken("an impossible shape");
-        if (!record.fp8 && !record.bf16) broken("a tensor without a target");
+        if (!record.fp8 && !record.bf16 && !record.int8 && !record.int4)
+            broken("a tensor without a target");
         context.advance(record);
         return record;
     }

@@ -2,9 +2,10 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <optional>
 
 #include "commands.hpp"
-#include "page_coder.hpp"
+#include "plane_coder.hpp"
 #include "report.hpp"
 
 namespace kv_file {
@@ -34,7 +35,7 @@ public:
 
     /// visit(record, target, codes) for every tensor; false ends it early.
     template <class Visitor>
-    void for_each_tensor(Visitor visit)
+    void for_each_tensor(Visitor&& visit)
     {
         size_t at = head_bytes(head_).size();
         progress_bar progress(double(head_.tensors.size()));
@@ -47,24 +48,78 @@ public:
             if (means.hash != record.mean_hash)
                 fail(means_.file().path(), ": ", name, " is not the one that ", options_.coded,
                      " was coded under");
-            const bool goes_on =
-                (!record.fp8 || decode_tensor<uint8_t>(record, target::fp8, means, at, visit)) &&
-                (!record.bf16 || decode_tensor<uint16_t>(record, target::bf16, means, at, visit));
-            if (!goes_on) return;
+            for (const target what : all_targets)
+                if (record.has(what) && !decode_target(record, what, means, at, visit)) return;
             progress.advance(1);
         }
         if (at != bytes_.size()) fail(options_.coded, ": damaged: bytes behind the last block");
     }
 
 private:
-    template <class Code, class Visitor>
-    bool decode_tensor(const tensor_record& record, target what, const mean_tensor& means,
+    template <class Visitor>
+    bool decode_target(const tensor_record& record, target what, const mean_tensor& means,
                        size_t& at, Visitor& visit)
+    {
+        if (is_quantised(what)) return visit(record, what, decode_quantised(record, what, means, at));
+        return what == target::fp8 ? visit(record, what, decode_floats<uint8_t>(record, what, means, at))
+                                   : visit(record, what, decode_floats<uint16_t>(record, what, means, at));
+    }
+
+    template <class Code>
+    std::vector<Code> decode_floats(const tensor_record& record, target what,
+                                    const mean_tensor& means, size_t& at)
     {
         const normans::tensor_profile& entry = profile_entry(
             profile_.value, options_.profile, record.key, record.dtype(what), record.shape);
         const page_coder coder(entry, means, head_.page_tokens, head_.affine);
         std::vector<Code> codes(size_t(record.shape.scalars()));
+        decode_plane(coder, codes, tensor_name(record.key, target_name(what)), at);
+        return codes;
+    }
+
+    quantised_tensor decode_quantised(const tensor_record& record, target what,
+                                      const mean_tensor& means, size_t& at)
+    {
+        const std::string name = tensor_name(record.key, target_name(what));
+        const normans::tensor_profile& values = profile_entry(
+            profile_.value, options_.profile, record.key, scalar_type::bf16, record.shape);
+        const normans::tensor_profile& maxima =
+            maxima_entry(profile_.value, options_.profile, record.key, what, record.shape);
+        quantised_coder coder(what, values, maxima, means, record.shape, head_.page_tokens,
+                              head_.affine);
+        const geometry groups = scales_of(record.shape);
+        quantised_tensor tensor;
+        tensor.scales.resize(coder.scales.memory());
+        decode_plane(coder.scales, tensor.scales, name + "_scale", at);
+        if (what == target::int4) {
+            std::vector<uint8_t> signs(coder.signs.memory());
+            decode_plane(coder.signs, signs, name + "_sign", at);
+            if (!join_signs(tensor.scales, signs, groups.dim))
+                fail(options_.coded, ": damaged: ", name, "_sign holds no signs");
+        }
+        coder.set_scales(tensor.scales);
+        if (record.coder(what) == coder_id::tans)
+            coder.set_bank(bank_of(what, coder.codes.common.shape));
+        tensor.codes.resize(coder.codes.memory());
+        decode_plane(coder.codes, tensor.codes, name, at);
+        return tensor;
+    }
+
+    // Of the head's plan, which read_head has checked, and the first tensor's shape.
+    const normans::tans_bank* bank_of(target what, normans::shape_id shape)
+    {
+        const bool wide = what == target::int8;
+        std::optional<loaded_bank>& bank = banks_[wide ? 0 : 1];
+        if (!bank || bank->get()->plan.shape != shape)
+            bank.emplace(normans::unpack_plan(shape, wide ? head_.int8_plan : head_.int4_plan),
+                         false);
+        return bank->get();
+    }
+
+    template <class Coder, class Code>
+    void decode_plane(const Coder& coder, std::vector<Code>& codes, const std::string& name,
+                      size_t& at)
+    {
         std::vector<decode_task<Code>> tasks;
         for (uint64_t page = 0; page < coder.pages();) {
             tasks.clear();
@@ -79,13 +134,12 @@ private:
             code_pages(tasks, options_.threads);
             for (const decode_task<Code>& task : tasks) {
                 if (!task.result)
-                    fail(options_.coded, ": damaged: ", tensor_name(record.key, target_name(what)),
-                         ", page ", page, " (", normans::status_name(task.result.code), ")");
+                    fail(options_.coded, ": damaged: ", name, ", page ", page, " (",
+                         normans::status_name(task.result.code), ")");
                 at += task.result.bytes;
                 ++page;
             }
         }
-        return visit(record, what, codes);
     }
 
     // What a block says of its length; 0 where that cannot be.
@@ -104,19 +158,74 @@ private:
     container_head head_;
     loaded_profile profile_;
     mean_source means_;
+    std::optional<loaded_bank> banks_[2];  // int8, int4
 };
 
-template <class Code>
-std::vector<uint8_t> to_bytes(const std::vector<Code>& codes)
-{
-    std::vector<uint8_t> bytes;
-    bytes.reserve(codes.size() * sizeof(Code));
-    for (const Code code : codes) {
-        bytes.push_back(uint8_t(code));
-        if (sizeof(Code) == 2) bytes.push_back(uint8_t(code >> 8));
+template <class Codes>
+constexpr bool is_quantised_v = std::is_same_v<std::decay_t<Codes>, quantised_tensor>;
+
+// Compares with the cache a tensor that was decoded; prints the first difference.
+class comparison {
+public:
+    explicit comparison(const safetensors_file& cache) : cache_(cache) {}
+
+    bool operator()(const tensor_record& record, target what, const quantised_tensor& decoded)
+    {
+        const std::string name = tensor_name(record.key, target_name(what));
+        const quantised_tensor expected = load_quantised(cache_, record.key, what, record.shape);
+        const geometry groups = scales_of(record.shape);
+        const size_t row = size_t(padded_row(record.dtype(what), record.shape.dim));
+        const auto scale = [](const quantised_tensor& of, size_t i) { return of.scales[i]; };
+        const auto code = [&](const quantised_tensor& of, size_t i) {
+            const size_t at = i / record.shape.dim * row + i % record.shape.dim;
+            return what == target::int8 ? uint32_t(of.codes[at]) : nibble(of.codes, at);
+        };
+        return same(name + "_scale", groups, "group", 4, expected, decoded, scale) &&
+               same(name, record.shape, "channel", what == target::int8 ? 2 : 1, expected, decoded,
+                    code);
     }
-    return bytes;
-}
+
+    template <class Code>
+    bool operator()(const tensor_record& record, target what, const std::vector<Code>& decoded)
+    {
+        const std::string name = tensor_name(record.key, target_name(what));
+        if (scalar_of(cache_, record.key, what) != record.dtype(what))
+            fail(cache_.path(), ": ", name, " has another dtype than was coded");
+        if (!(geometry_of(cache_, name) == record.shape))
+            fail(cache_.path(), ": ", name, " has shape ", to_text(geometry_of(cache_, name)),
+                 ", but ", to_text(record.shape), " was coded");
+        return same(name, record.shape, "channel", int(2 * sizeof(Code)),
+                    load_codes<Code>(cache_, name), decoded,
+                    [](const std::vector<Code>& of, size_t i) { return of[i]; });
+    }
+
+    bool equal() const { return equal_; }
+    uint64_t compared() const { return compared_; }
+
+private:
+    template <class Tensor, class At>
+    bool same(const std::string& name, const geometry& shape, const char* what, int digits,
+              const Tensor& expected, const Tensor& decoded, At at)
+    {
+        compared_ += shape.scalars();
+        for (size_t i = 0; i < shape.scalars(); ++i) {
+            if (at(expected, i) == at(decoded, i)) continue;
+            const size_t row = i / shape.dim;
+            std::printf("%s differs first at token %zu, head %zu, %s %zu: 0x%0*x in %s, 0x%0*x "
+                        "decoded\n",
+                        name.c_str(), row / shape.heads, row % shape.heads, what, i % shape.dim,
+                        digits, unsigned(at(expected, i)), cache_.path().c_str(), digits,
+                        unsigned(at(decoded, i)));
+            equal_ = false;
+            return false;
+        }
+        return true;
+    }
+
+    const safetensors_file& cache_;
+    bool equal_ = true;
+    uint64_t compared_ = 0;
+};
 
 }  // namespace
 
@@ -126,9 +235,15 @@ int decompress(const decode_options& options)
     decoder job(options, nullptr);
     std::vector<tensor_bytes> tensors;
     job.for_each_tensor([&](const tensor_record& record, target what, const auto& codes) {
-        tensors.push_back({tensor_name(record.key, target_name(what)),
-                           safetensors_dtype(record.dtype(what)), record.shape.shape(),
-                           to_bytes(codes)});
+        const std::string name = tensor_name(record.key, target_name(what));
+        const char* dtype = safetensors_dtype(record.dtype(what));
+        if constexpr (is_quantised_v<decltype(codes)>) {
+            tensors.push_back({name, dtype, packed_shape(record.shape, what), codes.codes});
+            tensors.push_back({name + "_scale", safetensors_dtype(scalar_type::fp16),
+                               scales_of(record.shape).shape(), to_bytes(codes.scales)});
+        } else {
+            tensors.push_back({name, dtype, record.shape.shape(), to_bytes(codes)});
+        }
         return true;
     });
     std::map<std::string, std::string> metadata;
@@ -143,35 +258,11 @@ int verify(const decode_options& options)
 {
     const safetensors_file cache(options.cache);
     decoder job(options, &cache);
-    bool equal = true;
-    uint64_t compared = 0;
-    job.for_each_tensor([&](const tensor_record& record, target what, const auto& codes) {
-        using code = typename std::decay_t<decltype(codes)>::value_type;
-        const std::string name = tensor_name(record.key, target_name(what));
-        if (scalar_of(cache, record.key, what) != record.dtype(what))
-            fail(cache.path(), ": ", name, " has another dtype than was coded");
-        if (!(geometry_of(cache, name) == record.shape))
-            fail(cache.path(), ": ", name, " has shape ", to_text(geometry_of(cache, name)),
-                 ", but ", to_text(record.shape), " was coded");
-        const std::vector<code> expected = load_codes<code>(cache, name);
-        compared += expected.size();
-        for (size_t i = 0; i < codes.size(); ++i) {
-            if (codes[i] == expected[i]) continue;
-            const size_t channel = i % record.shape.dim, row = i / record.shape.dim;
-            const int digits = int(2 * sizeof(code));
-            std::printf("%s differs first at token %zu, head %zu, channel %zu: 0x%0*x in %s, "
-                        "0x%0*x decoded\n",
-                        name.c_str(), row / record.shape.heads, row % record.shape.heads, channel,
-                        digits, unsigned(expected[i]), cache.path().c_str(), digits,
-                        unsigned(codes[i]));
-            equal = false;
-            return false;
-        }
-        return true;
-    });
-    if (!equal) return 1;
+    comparison compare(cache);
+    job.for_each_tensor(compare);
+    if (!compare.equal()) return 1;
     std::printf("%s: all %llu scalars equal\n", options.coded.c_str(),
-                static_cast<unsigned long long>(compared));
+                static_cast<unsigned long long>(compare.compared()));
     return 0;
 }
 

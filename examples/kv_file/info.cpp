@@ -24,33 +24,31 @@ struct block_counts {
 void print_counts(const std::string& name, const char* what, const block_counts& counts)
 {
     const auto number = [](uint64_t value) { return static_cast<unsigned long long>(value); };
-    std::printf("%-18s %-8s %12llu %7llu %6llu %9llu %10llu %11llu\n", name.c_str(), what,
+    std::printf("%-24s %-8s %12llu %7llu %6llu %9llu %10llu %11llu\n", name.c_str(), what,
                 number(counts.bytes), number(counts.modes[0]), number(counts.modes[1]),
                 number(counts.modes[2]), number(counts.modes[3]), number(counts.row_scaled));
 }
 
-// Walks a tensor's blocks by their headers.
+// Walks a plane's blocks by their headers.
 block_counts count_blocks(const std::string& path, const std::vector<uint8_t>& bytes,
-                          const container_head& head, const tensor_record& record, target what,
-                          size_t& at)
+                          const plane_shape& plane, const std::string& name, size_t& at)
 {
     block_counts counts;
-    for (uint64_t page = 0; page < pages_of(record.shape, head.page_tokens); ++page) {
-        const uint32_t tokens = tokens_of_page(record.shape, head.page_tokens, page);
+    for (uint64_t page = 0; page < pages_of(plane.shape, plane.page_tokens); ++page) {
+        const uint32_t tokens = tokens_of_page(plane.shape, plane.page_tokens, page);
         normans::block_header header;
         normans::status code =
             normans::read_block_header(bytes.data() + at, bytes.size() - at, header);
         uint64_t end = 0;
         if (code == normans::status::ok) {
             end = normans::layout_of(header, tokens).end;
-            if (header.dtype != record.dtype(what)) code = normans::status::wrong_dtype;
-            else if (header.count != record.shape.channels() * tokens)
+            if (header.dtype != plane.dtype) code = normans::status::wrong_dtype;
+            else if (header.count != plane.shape.channels() * tokens)
                 code = normans::status::wrong_count;
             else if (end > bytes.size() - at) code = normans::status::truncated;
         }
         if (code != normans::status::ok)
-            fail(path, ": damaged: ", tensor_name(record.key, target_name(what)), ", page ", page,
-                 " (", normans::status_name(code), ")");
+            fail(path, ": damaged: ", name, ", page ", page, " (", normans::status_name(code), ")");
         ++counts.modes[size_t(header.mode)];
         counts.row_scaled += (header.flags & normans::has_row_steps) != 0 ? 1 : 0;
         counts.bytes += end;
@@ -70,17 +68,20 @@ int info(const std::string& path)
                 "%016llx\n",
                 path.c_str(), bytes.size(), at, head.page_tokens, head.affine ? "on" : "off",
                 static_cast<unsigned long long>(head.profile_fingerprint));
-    std::printf("%-18s %-8s %12s %7s %6s %9s %10s %11s\n", "tensor", "type", "bytes", "coded",
+    std::printf("%-24s %-8s %12s %7s %6s %9s %10s %11s\n", "tensor", "type", "bytes", "coded",
                 "raw", "constant", "predicted", "row-scaled");
     block_counts total, layer;
     for (size_t i = 0; i < head.tensors.size(); ++i) {
         const tensor_record& record = head.tensors[i];
-        for (const target what : {target::fp8, target::bf16}) {
+        for (const target what : all_targets) {
             if (!record.has(what)) continue;
-            const block_counts counts = count_blocks(path, bytes, head, record, what, at);
-            print_counts(tensor_name(record.key, target_name(what)),
-                         normans::scalar_name(record.dtype(what)), counts);
-            layer.add(counts);
+            for (const plane_shape& plane : planes_of(what, record.dtype(what), record.shape,
+                                                       head.page_tokens)) {
+                const std::string name = tensor_name(record.key, target_name(what)) + plane.suffix;
+                const block_counts counts = count_blocks(path, bytes, plane, name, at);
+                print_counts(name, normans::scalar_name(plane.dtype), counts);
+                layer.add(counts);
+            }
         }
         if (i + 1 < head.tensors.size() && head.tensors[i + 1].key.first == record.key.first)
             continue;

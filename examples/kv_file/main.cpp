@@ -19,6 +19,19 @@ void print_error(std::string text)
     std::fprintf(stderr, "normans_kv: %s\n", text.c_str());
 }
 
+kv_file::target_choice targets_of(const std::vector<std::string>& texts)
+{
+    using namespace kv_file;
+    target_choice choice;
+    for (const target what : all_targets) {
+        bool& chosen = choice.chosen[size_t(what)];
+        chosen = false;
+        for (const std::string& text : texts)
+            chosen |= text == target_name(what) || (text == "all" && !is_quantised(what));
+    }
+    return choice;
+}
+
 int run(int argc, char** argv)
 {
     using namespace kv_file;
@@ -26,8 +39,6 @@ int run(int argc, char** argv)
     app.require_subcommand(1);
     std::function<int()> command;
 
-    const std::map<std::string, target_choice> targets = {
-        {"fp8", {true, false}}, {"bf16", {false, true}}, {"all", {true, true}}};
     const std::map<std::string, normans::shape_id> shapes = {
         {"gaussian", normans::shape_id::gaussian},
         {"mixture", normans::shape_id::mixture},
@@ -36,19 +47,27 @@ int run(int argc, char** argv)
         to->add_option("--threads", threads, "who codes; 1: no thread is started (all processors)")
             ->check(CLI::Range(1, 1024));
     };
-    std::string target_text = "all", shape_text = "gaussian";
+    const std::map<std::string, coder_choice> coders = {{"rans", coder_choice::rans},
+                                                        {"tans", coder_choice::tans},
+                                                        {"auto", coder_choice::both}};
+    std::vector<std::string> target_texts = {"all"};
+    const auto add_targets = [&](CLI::App* to) {
+        to->add_option("--target", target_texts, "fp8, bf16, int8, int4, all (fp8,bf16), or a list")
+            ->delimiter(',')
+            ->check(CLI::IsMember({"fp8", "bf16", "int8", "int4", "all"}));
+    };
+    std::string shape_text = "gaussian", coder_text = "rans";
 
     calibrate_options calibrating;
     CLI::App* calibrate_app = app.add_subcommand("calibrate", "fit a profile to a cache");
     calibrate_app->add_option("CALIB", calibrating.input, "cache, .safetensors")->required();
     calibrate_app->add_option("--profile", calibrating.profile, "profile to write")->required();
     calibrate_app->add_option("--mu", calibrating.means, "file with the means, if not CALIB");
-    calibrate_app->add_option("--target", target_text, "fp8, bf16 or all")
-        ->check(CLI::IsMember(targets));
+    add_targets(calibrate_app);
     calibrate_app->add_option("--shape", shape_text, "gaussian, mixture or mixture-marginal")
         ->check(CLI::IsMember(shapes));
     calibrate_app->callback([&] {
-        calibrating.targets = targets.at(target_text);
+        calibrating.targets = targets_of(target_texts);
         calibrating.shape = shapes.at(shape_text);
         command = [&] { return calibrate(calibrating); };
     });
@@ -59,8 +78,7 @@ int run(int argc, char** argv)
     compress_app->add_option("OUT", compressing.output, "coded file, .nkv")->required();
     compress_app->add_option("--profile", compressing.profile, "profile")->required();
     compress_app->add_option("--mu", compressing.means, "file with the means, if not IN");
-    compress_app->add_option("--target", target_text, "fp8, bf16 or all")
-        ->check(CLI::IsMember(targets));
+    add_targets(compress_app);
     compress_app->add_option("--page-tokens", compressing.page_tokens, "tokens per block (64)")
         ->check(CLI::Range(1, 0x7fffffff));
     compress_app->add_option("--lanes", compressing.lanes, "1, 8, 16, 32; 0: by the block's size")
@@ -68,10 +86,15 @@ int run(int argc, char** argv)
     compress_app->add_flag("!--no-affine", compressing.affine, "leave the means as they are");
     compress_app->add_flag("!--no-row-scale", compressing.row_scale, "no step per token");
     compress_app->add_flag("--baselines", compressing.baselines, "compare with zstd and entropy");
+    compress_app->add_option("--coder", coder_text, "of int8 and int4: rans, tans or auto")
+        ->check(CLI::IsMember(coders));
+    compress_app->add_option("--bank-kib", compressing.bank_kib, "memory for tANS's tables (256)")
+        ->check(CLI::Range(8, 8192));
     add_threads(compress_app, compressing.threads);
     compress_app->add_option("--json", compressing.report, "report to write");
     compress_app->callback([&] {
-        compressing.targets = targets.at(target_text);
+        compressing.targets = targets_of(target_texts);
+        compressing.coder = coders.at(coder_text);
         command = [&] { return compress(compressing); };
     });
 

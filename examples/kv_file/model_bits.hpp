@@ -23,18 +23,23 @@ public:
         case scalar_type::e5m2: build(8, 2, 15, 0x7b); break;
         case scalar_type::e4m3fnuz: build(8, 3, 8, 0x7f); break;
         case scalar_type::e5m2fnuz: build(8, 2, 16, 0x7f); break;
+        case scalar_type::fp16: build(16, 10, 15, 0x7bff); break;
+        case scalar_type::int8: build_integers(8); break;
+        case scalar_type::int4: build_integers(4); break;
         default: build(16, 7, 127, 0x7f7f); break;
         }
     }
 
     /// `mean`: a * mu + b in units of the codes. Sigma 0 costs nothing where the code is the one
     /// nearest to the mean; what has no cell or no chance costs an escape.
-    double bits(uint32_t code, double mean, unsigned sigma_index, int row_step) const
+    double bits(uint32_t code, double mean, unsigned sigma_index, int row_step,
+                double log_scale = 0) const
     {
         const double escape = 10 + code_bits_;
         if (sigma_index == 255 || !std::isfinite(mean)) return nearest(code, mean) ? 0 : escape;
         if (lower_[code] >= upper_[code]) return escape;
-        const double sigma = std::exp2(sigma_offset_ + sigma_index / 8.0 + row_step / 4.0);
+        const double sigma = std::exp2(sigma_offset_ + sigma_index / 8.0 + row_step / 4.0 -
+                                       log_scale);
         const double lower = (lower_[code] - mean) / sigma, upper = (upper_[code] - mean) / sigma;
         double log_share = 0;
         switch (shape_) {
@@ -50,6 +55,16 @@ public:
             break;
         }
         return -log_share / std::log(2.0);
+    }
+
+    /// Of an integer with a scale; `mean` in units of values. A scale outside [2^-24, 2^24) leaves
+    /// mean 0 and sigma 0.
+    double scaled_bits(uint32_t code, double mean, double scale, unsigned sigma_index,
+                       int row_step) const
+    {
+        if (!(scale >= 0x1p-24 && scale < 0x1p24)) return bits(code, 0, 255, 0);
+        return bits(code, std::isnan(mean) ? 0 : mean / scale, sigma_index, row_step,
+                    std::log2(scale));
     }
 
 private:
@@ -77,8 +92,24 @@ private:
         }
     }
 
+    // Two's complement; the outermost codes take all beyond them.
+    void build_integers(unsigned code_bits)
+    {
+        is_integer_ = true;
+        code_bits_ = code_bits;
+        const int end = 1 << (code_bits - 1);
+        lower_.assign(size_t(2 * end), 0);
+        upper_.assign(size_t(2 * end), 0);
+        for (int i = -end; i < end; ++i) {
+            const size_t code = size_t(i & (2 * end - 1));
+            lower_[code] = i == -end ? -std::numeric_limits<double>::infinity() : i - 0.5;
+            upper_[code] = i == end - 1 ? std::numeric_limits<double>::infinity() : i + 0.5;
+        }
+    }
+
     bool nearest(uint32_t code, double mean) const
     {
+        if (is_integer_) return lower_[code] <= mean && mean <= upper_[code];
         if (std::isnan(mean) || lower_[code] >= upper_[code]) return false;
         const bool negative = std::signbit(mean);
         return negative == (code >> (code_bits_ - 1) != 0) && lower_[code] <= mean &&
@@ -121,6 +152,7 @@ private:
     }
 
     unsigned code_bits_ = 8;
+    bool is_integer_ = false;
     normans::shape_id shape_;
     int sigma_offset_;
     const std::vector<uint16_t>& marginal_;

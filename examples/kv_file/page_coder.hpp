@@ -142,7 +142,7 @@ inline const normans::tensor_profile& profile_entry(const normans::profile& prof
                                                     const std::string& path, cache_key key,
                                                     scalar_type dtype, const geometry& shape)
 {
-    const char* what = normans::code_bytes(dtype) == 1 ? "fp8" : "bf16";
+    const char* what = dtype == scalar_type::bf16 ? "bf16" : "fp8";
     const normans::tensor_profile* entry =
         normans::find_tensor(profile, key.first, key.second, dtype);
     if (entry == nullptr)

@@ -26,6 +26,22 @@ struct measurement {
     double bytewise_bits = 0;  // baselines, if asked for
     double zstd19_bytes = 0;
 
+    /// int8 and int4: the scales' part of the numbers above.
+    struct scale_part {
+        double raw_bytes = 0;
+        double coded_bytes = 0;
+        double model_bits = 0;
+    } scales;
+    double row_step_bits = 0;  // of int8 and int4: what row steps add to the model's bits
+
+    /// int8 and int4: the codes alone by rANS and tANS, where both were tried.
+    struct coder_part {
+        double coded_bytes = 0;
+        double encode_seconds = 0;
+        double decode_seconds = 0;
+        double chosen = 0;  // tensors
+    } coders[2];
+
     void add(const measurement& other)
     {
         scalars += other.scalars;
@@ -40,6 +56,16 @@ struct measurement {
         exact = exact && other.exact;
         bytewise_bits += other.bytewise_bits;
         zstd19_bytes += other.zstd19_bytes;
+        scales.raw_bytes += other.scales.raw_bytes;
+        scales.coded_bytes += other.scales.coded_bytes;
+        scales.model_bits += other.scales.model_bits;
+        row_step_bits += other.row_step_bits;
+        for (int c = 0; c < 2; ++c) {
+            coders[c].coded_bytes += other.coders[c].coded_bytes;
+            coders[c].encode_seconds += other.coders[c].encode_seconds;
+            coders[c].decode_seconds += other.coders[c].decode_seconds;
+            coders[c].chosen += other.coders[c].chosen;
+        }
     }
 
     static double over(double a, double b) { return b > 0 ? a / b : 0; }
@@ -68,6 +94,24 @@ struct measurement {
               {"constant", std::uint64_t(blocks[2])},
               {"predicted", std::uint64_t(blocks[3])},
               {"row_scaled", std::uint64_t(row_scaled_blocks)}}}};
+        if (scales.raw_bytes > 0) {
+            json["scales"] = {{"raw_bytes", std::uint64_t(scales.raw_bytes)},
+                              {"coded_bytes", std::uint64_t(scales.coded_bytes)},
+                              {"bits_per_scalar", over(8 * scales.coded_bytes, scalars)},
+                              {"model_bits_per_scalar", over(scales.model_bits, scalars)},
+                              {"ratio", over(scales.raw_bytes, scales.coded_bytes)}};
+            json["row_step_bits_per_scalar"] = over(row_step_bits, scalars);
+        }
+        for (int c = 0; c < 2; ++c) {
+            if (!(coders[c].coded_bytes > 0)) continue;
+            const double raw = (raw_bytes - scales.raw_bytes) / 1e6;
+            json["coders"][c == 0 ? "rans" : "tans"] = {
+                {"coded_bytes", std::uint64_t(coders[c].coded_bytes)},
+                {"bits_per_scalar", over(8 * coders[c].coded_bytes, scalars)},
+                {"encode_mb_s", over(raw, coders[c].encode_seconds)},
+                {"decode_mb_s", over(raw, coders[c].decode_seconds)},
+                {"tensors", std::uint64_t(coders[c].chosen)}};
+        }
         if (baselines) {
             json["bytewise_entropy_bits_per_scalar"] = over(bytewise_bits, scalars);
             json["bytewise_entropy_ratio"] = over(raw_bytes, bytewise_bits / 8);
@@ -89,6 +133,16 @@ inline void print_row(const std::string& name, const char* target, const measure
     std::printf("%-11s %-6s %11.0f %11.0f %8.4f %8.4f %6.2fx %6s %9.1f %9.1f\n", name.c_str(),
                 target, m.raw_bytes, m.coded_bytes, m.bits_per_scalar(), m.model_bits_per_scalar(),
                 m.ratio(), m.exact ? "yes" : "NO", m.encode_mb_s(), m.decode_mb_s());
+}
+
+/// Of a quantised target the scales' part of its row; bits are of a scalar, not of a scale.
+inline void print_scales(const measurement& m)
+{
+    std::printf("%-11s %-6s %11.0f %11.0f %8.4f %8.4f %6.2fx\n", "  of it", "scales",
+                m.scales.raw_bytes, m.scales.coded_bytes,
+                measurement::over(8 * m.scales.coded_bytes, m.scalars),
+                measurement::over(m.scales.model_bits, m.scalars),
+                measurement::over(m.scales.raw_bytes, m.scales.coded_bytes));
 }
 
 /// A bar on stderr, if that is a terminal.
