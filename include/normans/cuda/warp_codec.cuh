@@ -131,6 +131,7 @@ struct row_step_bytes {
 /// Blocks of one scalar type and lane count. See the head of this file.
 template <scalar_type Type, uint32_t Width>
 class warp_codec {
+    static_assert(!has_scale(Type), "codes with a scale are coded on the host so far");
     using lanes = warp_lanes<Width>;
     using threads = warp_threads<Width>;
     struct no_model {};
