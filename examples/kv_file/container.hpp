@@ -71,8 +71,8 @@ inline uint32_t tokens_of_page(const geometry& shape, uint32_t page_tokens, uint
     return uint32_t(left < page_tokens ? left : page_tokens);
 }
 
-/// What is coded of a target, in the order of the blocks: its codes; before those of a quantised one
-/// the scales, and for int4 their signs.
+/// What is coded of a target, in the order of the blocks: its codes; before those of a quantised
+/// one the scales, and for int4 their signs.
 struct plane_shape {
     scalar_type dtype;
     geometry shape;

@@ -60,9 +60,13 @@ private:
     bool decode_target(const tensor_record& record, target what, const mean_tensor& means,
                        size_t& at, Visitor& visit)
     {
-        if (is_quantised(what)) return visit(record, what, decode_quantised(record, what, means, at));
-        return what == target::fp8 ? visit(record, what, decode_floats<uint8_t>(record, what, means, at))
-                                   : visit(record, what, decode_floats<uint16_t>(record, what, means, at));
+        switch (what) {
+        case target::fp8:
+            return visit(record, what, decode_floats<uint8_t>(record, what, means, at));
+        case target::bf16:
+            return visit(record, what, decode_floats<uint16_t>(record, what, means, at));
+        default: return visit(record, what, decode_quantised(record, what, means, at));
+        }
     }
 
     template <class Code>

@@ -1,10 +1,11 @@
 #pragma once
-// How an int8 or int4 tensor is coded under its means: plane by plane, each a tensor of its own with
-// means and sigmas, page by page like page_coder.
-//   - scales: fp16 under the largest magnitude of a group of means, mapped per group (the profile's
-//     fp16 entry, in units of that magnitude), / 127 or / 8. int4: magnitudes only.
-//   - signs of int4's scales: the sign says which end of a group is the larger one. As an int4 code at
-//     either end of its range, value: (largest - (-smallest)) of the means, in units near its sigma.
+// How an int8 or int4 tensor is coded under its means: plane by plane, each a tensor of its own
+// with means and sigmas, page by page like page_coder.
+//   - scales: fp16 under the largest magnitude of a group of means, mapped per group (the
+//     profile's fp16 entry, in units of that magnitude), / 127 or / 8. int4: magnitudes only.
+//   - signs of int4's scales: a sign says which end of a group is the larger one. It is an int4
+//     code at either end of the range (those two take nearly all probability, since sigma is
+//     4,096 codes or more), and its mean is how much the means' upper end exceeds the lower.
 //   - codes: under the means in value units, sigmas per channel (the profile's bf16 entry). Scales
 //     below zero are made positive by negating their group's means.
 // All of it is exactly rounded fp32, so that both sides get the same bits.

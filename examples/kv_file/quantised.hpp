@@ -1,12 +1,12 @@
 #pragma once
-// The int8 and int4 targets: llama.cpp's Q8_0 and Q4_0 with codes and scales apart. Made of the bf16
-// tensor, or read as they are where the file holds them:
+// The int8 and int4 targets: llama.cpp's Q8_0 and Q4_0 with codes and scales apart. Made of the
+// bf16 tensor, or read as they are where the file holds them:
 //     layers.{l}.{k|v}.int8        I8  [tokens, heads, head_dim]
-//     layers.{l}.{k|v}.int4        U8  [tokens, heads, ceil(head_dim / 2)], low nibble first, two's
-//                                  complement; a last odd nibble is 0
+//     layers.{l}.{k|v}.int4        U8  [tokens, heads, ceil(head_dim / 2)], low nibble first,
+//                                  two's complement; a last odd nibble is 0
 //     layers.{l}.{k|v}.int?_scale  F16 [tokens, heads, ceil(head_dim / 32)]
-// value = code * scale. The steps are single fp32 operations, each rounded once, whatever a compiler
-// contracts: a product of floats is exact in double.
+// value = code * scale. The steps are single fp32 operations, each rounded once, whatever a
+// compiler contracts: a product of floats is exact in double.
 
 #include <cmath>
 #include <vector>

@@ -99,6 +99,57 @@ def make_cache(shapes, tokens, seed=1):
     return tensors
 
 
+def f32(value):
+    return struct.unpack("<f", struct.pack("<f", value))[0]
+
+
+def quantised(tensors, what):
+    """llama.cpp's Q8_0 and Q4_0, from the text in the README: fp32 steps in doubles, each rounded
+    once (a double holds enough of a quotient, product or sum of two fp32 for that)."""
+    made = {}
+    for name, (_, shape, data) in tensors.items():
+        if not name.endswith(".bf16"):
+            continue
+        tokens, heads, dim = shape
+        values = [bf16_value(c) for c in struct.unpack(f"<{len(data) // 2}H", data)]
+        codes, scales = [], []
+        for row in range(0, len(values), dim):
+            for first in range(0, dim, 32):
+                x = values[row + first : row + min(first + 32, dim)]
+                largest = max(x, key=abs)
+                if largest == 0:
+                    largest = 0.0
+                d = f32(abs(largest) / 127) if what == "int8" else f32(largest / -8)
+                inverse = f32(1 / d) if d else 0.0
+                scales.append(struct.pack("<e", d))
+                for value in x:
+                    y = f32(value * inverse)
+                    if what == "int8":
+                        code = int(abs(y) + 0.5) * (1 if y > 0 else -1)
+                    else:
+                        code = min(15, int(f32(y + 8.5))) - 8
+                    codes.append(code & (255 if what == "int8" else 15))
+            if what == "int4" and dim % 2:
+                codes.append(0)
+        stem = name[: -len("bf16")] + what
+        if what == "int8":
+            made[stem] = ("I8", shape, bytes(codes))
+        else:
+            packed = bytes(a | b << 4 for a, b in zip(codes[::2], codes[1::2]))
+            made[stem] = ("U8", [tokens, heads, (dim + 1) // 2], packed)
+        made[stem + "_scale"] = ("F16", [tokens, heads, (dim + 31) // 32], b"".join(scales))
+    return made
+
+
+def fingerprint(data):
+    """fingerprint_of of wire/header.hpp."""
+    hashed = 0x9E3779B97F4A7C15 ^ len(data)
+    for byte in data:
+        hashed = (hashed ^ byte) * 0xD6E8FEB86659FD93 % 2**64
+        hashed ^= hashed >> 32
+    return hashed
+
+
 def targets_of(tensors):
     return {name: t for name, t in tensors.items() if name.endswith((".fp8", ".bf16"))}
 
@@ -141,7 +192,7 @@ class ToolTest(unittest.TestCase):
         return tensors
 
 
-class RoundTrip(ToolTest):
+class RoundTripping(ToolTest):
     def round_trip(self, tensors, *compress_options, calibrate=(), metadata=None, mu=None):
         cache, coded, back = (self.path(n) for n in ("in.safetensors", "out.nkv", "back"))
         write_safetensors(cache, tensors, metadata)
@@ -159,6 +210,8 @@ class RoundTrip(ToolTest):
         returned, _ = read_safetensors(back)
         return returned
 
+
+class RoundTrip(RoundTripping):
     def test_slice(self):
         cache, coded, back = DATA / "test-slice.safetensors", self.path("o"), self.path("b")
         profile = ("--profile", DATA / "smollm2-135m.profile")
@@ -293,6 +346,176 @@ class RoundTrip(ToolTest):
         self.good("compress", self.path("in.safetensors"), self.path("o"), "--profile",
                   self.path("p"), "--json", self.path("r"))
         self.assertLess(json.loads(self.path("r").read_text())["head_bytes"], 400)
+
+
+class Quantised(RoundTripping):
+    SHAPES = {(0, "k"): (2, 64), (0, "v"): (1, 33), (2, "k"): (1, 5), (2, "v"): (3, 40)}
+    OPTIONS = ("--target", "int8,int4")
+
+    def expected(self, tensors):
+        return {**quantised(tensors, "int8"), **quantised(tensors, "int4")}
+
+    def test_round_trip(self):
+        for tokens in (1, 2, 65):
+            tensors = make_cache(self.SHAPES, tokens, seed=tokens)
+            for more in ((), ("--coder", "tans"), ("--coder", "auto", "--bank-kib", 16),
+                         ("--no-affine", "--page-tokens", 7), ("--no-row-scale", "--lanes", 32)):
+                back = self.round_trip(tensors, *self.OPTIONS, *more, calibrate=self.OPTIONS)
+                self.assertEqual(back, self.expected(tensors), (tokens, more))
+
+    def test_targets_together_and_alone(self):
+        tensors = make_cache(self.SHAPES, 9)
+        every = ("--target", "all,int8,int4")
+        self.assertEqual(self.round_trip(tensors, *every, calibrate=every),
+                         {**targets_of(tensors), **self.expected(tensors)})
+        for what in ("int8", "int4"):
+            one = ("--target", what)
+            self.assertEqual(self.round_trip(tensors, *one, calibrate=one),
+                             quantised(tensors, what))
+        # A profile for more than is coded, and shapes other than the Gaussian.
+        for shape in ("mixture", "mixture-marginal"):
+            self.assertEqual(self.round_trip(tensors, "--target", "int4", "--coder", "tans",
+                                             calibrate=(*every, "--shape", shape)),
+                             quantised(tensors, "int4"))
+
+    def test_stored_tensors_are_taken_as_they_are(self):
+        # Any codes and any scales: negative, NaN, infinite, zero, subnormal.
+        source = random.Random(8)
+        tensors = make_cache({(0, "k"): (2, 33)}, 40)
+        write_safetensors(self.path("in.safetensors"), tensors)
+        self.good("calibrate", self.path("in.safetensors"), "--profile", self.path("p"),
+                  *self.OPTIONS)
+        stored = self.expected(tensors)
+        for name, (dtype, shape, data) in stored.items():
+            wild = bytearray(data)
+            for _ in range(len(wild) // 4):
+                at = source.randrange(len(wild))
+                if not name.endswith(".int4") or at % 17 != 16:  # the odd nibble is 0
+                    wild[at] = source.randrange(256)
+            stored[name] = (dtype, shape, bytes(wild))
+        cache = {"layers.0.k.mu": tensors["layers.0.k.mu"], **stored}
+        write_safetensors(self.path("in.safetensors"), cache)
+        for coder in ("rans", "tans"):
+            common = ("--profile", self.path("p"))
+            self.good("compress", self.path("in.safetensors"), self.path("o"), *common,
+                      *self.OPTIONS, "--coder", coder)
+            self.good("verify", self.path("in.safetensors"), self.path("o"), *common)
+            self.good("decompress", self.path("o"), self.path("b"), *common, "--mu",
+                      self.path("in.safetensors"))
+            self.assertEqual(read_safetensors(self.path("b"))[0], stored)
+
+    def test_any_values(self):
+        # Zeros of both signs, dead groups, subnormals, the ends of bf16 that fp16 scales hold.
+        source = random.Random(9)
+        tensors = make_cache({(0, "k"): (1, 64)}, 32)
+        values = [source.choice((0, 0x8000, 1, 0x8001, 0x0080, 0x1F80, 0x3F80, 0xBF81, 0x4700,
+                                 0xC711)) for _ in range(32 * 64)]
+        values[:96] = [0x8000] * 96
+        # Subnormals only: 1 / d overflows, codes are 0 and d as fp16 too, with the sign of zeros'.
+        values[96:128] = [1] * 32
+        tensors["layers.0.k.bf16"] = ("BF16", [32, 1, 64], pack16(values))
+        like = [0 if 96 <= i < 128 else v for i, v in enumerate(values)]
+        expected = self.expected({"layers.0.k.bf16": ("BF16", [32, 1, 64], pack16(like))})
+        self.assertEqual(self.round_trip(tensors, *self.OPTIONS, calibrate=self.OPTIONS), expected)
+
+    def test_same_bytes_on_any_number_of_threads(self):
+        tensors = make_cache(self.SHAPES, 70)
+        coded = set()
+        for threads in (1, 3):
+            self.round_trip(tensors, *self.OPTIONS, "--threads", threads, "--page-tokens", 3,
+                            calibrate=self.OPTIONS)
+            coded.add(self.path("out.nkv").read_bytes())
+        self.assertEqual(len(coded), 1)
+
+    def test_slice(self):
+        self.good("calibrate", DATA / "calib-slice.safetensors", "--profile", self.path("p"),
+                  *self.OPTIONS)
+        cache, report = DATA / "test-slice.safetensors", self.path("r")
+        out = self.good("compress", cache, self.path("o"), "--profile", self.path("p"),
+                        *self.OPTIONS, "--page-tokens", 128, "--lanes", 1, "--coder", "auto",
+                        "--json", report, "--baselines")
+        self.assertIn("of it", out)
+        self.assertIn("tANS", out)
+        self.good("verify", cache, self.path("o"), "--profile", self.path("p"))
+        for what, raw, most in (("int8", 8.5, 3.5), ("int4", 4.5, 0.85)):
+            one = json.loads(report.read_text())["targets"][what]
+            self.assertEqual(8 * one["raw_bytes"] / one["scalars"], raw)
+            self.assertLess(one["bits_per_scalar"], most)
+            self.assertGreater(one["zstd19_bits_per_scalar"], 1.5 * one["bits_per_scalar"])
+            self.assertLess(one["scales"]["coded_bytes"], one["scales"]["raw_bytes"])
+            # The model's bits, row steps, and at most 100 bytes of headers a tensor.
+            model = one["model_bits_per_scalar"] + one["row_step_bits_per_scalar"]
+            headers = 8 * 100 / (128 * 192)
+            rans = one["bits_per_scalar"] - one["scales"]["bits_per_scalar"]
+            self.assertLess(one["coders"]["rans"]["bits_per_scalar"], 1.03 * rans)
+            self.assertGreater(one["coders"]["tans"]["bits_per_scalar"], 0.97 * rans)
+            self.assertLess(one["bits_per_scalar"], 1.012 * model + headers)
+            self.assertGreater(one["bits_per_scalar"], model)
+        size = os.path.getsize(self.path("o"))
+        parts = [t["coded_bytes"] for t in json.loads(report.read_text())["targets"].values()]
+        self.assertEqual(sum(parts), size)
+
+    def test_first_difference(self):
+        tensors = make_cache({(0, "k"): (2, 64)}, 9)
+        self.round_trip(tensors, *self.OPTIONS, calibrate=self.OPTIONS)
+        dtype, shape, data = tensors["layers.0.k.bf16"]
+        changed = bytearray(data)
+        at = 2 * ((4 * 2 + 1) * 64 + 40)
+        changed[at : at + 2] = pack16([0x4780])  # 65536: by far the largest of its group
+        other = {**tensors, "layers.0.k.bf16": (dtype, shape, bytes(changed))}
+        write_safetensors(self.path("other"), other)
+        result = run("verify", self.path("other"), self.path("out.nkv"), "--profile",
+                     self.path("p"), "--mu", self.path("in.safetensors"))
+        self.assertEqual((result.returncode, result.stderr), (1, ""))
+        self.assertIn("int8_scale differs first at token 4, head 1, group 1", result.stdout)
+        stored = {**self.expected(tensors), "layers.0.k.mu": tensors["layers.0.k.mu"]}
+        dtype, shape, data = stored["layers.0.k.int4"]
+        changed = bytearray(data)
+        changed[(4 * 2 + 1) * 32 + 20] ^= 0x30
+        stored["layers.0.k.int4"] = (dtype, shape, bytes(changed))
+        write_safetensors(self.path("other"), stored)
+        result = run("verify", self.path("other"), self.path("out.nkv"), "--profile",
+                     self.path("p"))
+        self.assertEqual((result.returncode, result.stderr), (1, ""))
+        self.assertIn("int4 differs first at token 4, head 1, channel 41", result.stdout)
+
+    def test_errors(self):
+        tensors = make_cache({(0, "k"): (1, 33)}, 4)
+        cache, p, out = self.path("in.safetensors"), self.path("p"), self.path("o")
+        write_safetensors(cache, tensors)
+        self.good("calibrate", cache, "--profile", p)
+        bad = ("compress", cache, out, "--profile", p, *self.OPTIONS)
+        self.bad(*bad, says="calibrate with --target int8", output=out)
+        self.good("calibrate", cache, "--profile", p, *self.OPTIONS)
+        self.bad(*bad, "--coder", "huffman", output=out)
+        self.bad(*bad, "--bank-kib", 1, output=out)
+        self.bad("compress", cache, out, "--profile", p, "--target", "int8,int5", output=out)
+        dtype, shape, data = tensors["layers.0.k.bf16"]
+        for special in (0x7F80, 0xFFC0):
+            other = {**tensors, "layers.0.k.bf16": (dtype, shape, pack16([special]) + data[2:])}
+            write_safetensors(cache, other)
+            self.bad(*bad, says="NaN or an infinity", output=out)
+            self.bad("calibrate", cache, "--profile", out, *self.OPTIONS, says="NaN", output=out)
+        stored = self.expected(tensors)
+        changes = {
+            "layers.0.k.int8": [("U8", [4, 1, 33]), ("I8", [4, 33, 1])],
+            "layers.0.k.int4": [("I8", [4, 1, 17]), ("U8", [4, 17, 1])],
+            "layers.0.k.int8_scale": [("BF16", [4, 1, 2]), ("F16", [4, 2, 1]), None],
+            "layers.0.k.int4_scale": [("F16", [8, 1, 1]), None],
+        }
+        for name, forms in changes.items():
+            for form in forms:
+                other = {**tensors, **stored}
+                if form is None:
+                    del other[name]
+                else:
+                    other[name] = (*form, stored[name][2])
+                write_safetensors(cache, other)
+                self.bad(*bad, says=name, output=out)
+        dtype, shape, data = stored["layers.0.k.int4"]
+        write_safetensors(cache, {**tensors, **stored,
+                                  "layers.0.k.int4": (dtype, shape, data[:-1] + b"\x10")})
+        self.bad(*bad, says="odd nibble", output=out)
 
 
 class Plan(ToolTest):
@@ -537,6 +760,57 @@ class Damage(ToolTest):
             flipped = bytearray(data)
             flipped[at] ^= 1 << source.randrange(8)
             self.assertFalse(self.decode_damaged(bytes(flipped), original), at)
+
+    def test_quantised(self):
+        # Small, so that every byte can be hit: scales, signs and codes by either coder.
+        tensors = make_cache({(0, "k"): (1, 8), (0, "v"): (1, 40)}, 6)
+        cache, common = self.path("in.safetensors"), ("--profile", self.path("p"))
+        write_safetensors(cache, tensors)
+        targets = ("--target", "int8,int4")
+        self.good("calibrate", cache, *common, *targets)
+        original = {**quantised(tensors, "int8"), **quantised(tensors, "int4")}
+        source = random.Random(7)
+        for coder in ("rans", "tans"):
+            self.good("compress", cache, self.path("out.nkv"), *common, *targets, "--coder", coder,
+                      "--bank-kib", 16)
+            data = self.path("out.nkv").read_bytes()
+            self.assertTrue(self.decode_damaged(data, original))
+            for at in range(0, len(data), 2):
+                flipped = bytearray(data)
+                flipped[at + source.randrange(2)] ^= 1 << source.randrange(8)
+                self.assertFalse(self.decode_damaged(bytes(flipped), original), at)
+            for length in range(0, len(data), 13):
+                self.assertFalse(self.decode_damaged(data[:length], original), length)
+
+    def test_heads_that_no_writer_writes(self):
+        # Their hash is right: only what they say is wrong.
+        tensors = make_cache({(0, "k"): (1, 8)}, 6)
+        cache, common = self.path("in.safetensors"), ("--profile", self.path("p"))
+        write_safetensors(cache, tensors)
+        self.good("calibrate", cache, *common, "--target", "int8,int4")
+        self.good("compress", cache, self.path("out.nkv"), *common, "--target", "int8,int4",
+                  "--coder", "tans", "--bank-kib", 16)
+        original = {**quantised(tensors, "int8"), **quantised(tensors, "int4")}
+        data = self.path("out.nkv").read_bytes()
+        (length,) = struct.unpack_from("<I", data, 12)
+        end = (length + 3) // 4 * 4
+        self.assertEqual((data[5], data[32], data[33]), (3, 0x80 | 64, 15))
+
+        def head(changes):
+            damaged = bytearray(data)
+            for at, value in changes.items():
+                damaged[at] = value
+            damaged[24:28] = bytes(4)
+            hashed = fingerprint(damaged[:end]) % 2**32
+            damaged[24:28] = struct.pack("<I", hashed)
+            return bytes(damaged)
+
+        self.assertTrue(self.decode_damaged(head({}), original))
+        plans = ({28: 0, 29: 0}, {30: 0, 31: 0}, {28: 5}, {28: 13}, {29: 0x80}, {31: 2},
+                 {29: data[29] | 1, 28: data[28] | 0x40})
+        for changes in (*plans, {5: 1}, {5: 7}, {33: 0}, {33: 14}, {33: 31}, {33: 3}, {33: 7},
+                        {33: 12}):
+            self.assertFalse(self.decode_damaged(head(changes), original), changes)
 
     def test_first_damaged_page_on_any_number_of_threads(self):
         self.small_job({(0, "k"): (2, 8)}, 40)
