@@ -121,7 +121,7 @@ NORMANS_HD inline tans_transition enter_symbol(const tans_row& row, unsigned tab
     const tans_symbol& entry = row.symbols[symbol];
     const uint32_t state = (uint32_t(1) << table_bits) + cell, freq = entry.freq;
     uint32_t bits = entry.bit_count;
-    bits -= state >> bits < freq ? 1 : 0;
+    bits -= state >> bits < freq ? 1u : 0u;
     return {row.next[entry.start + (state >> bits) - freq], bits, 0, 0, false, false};
 }
 
