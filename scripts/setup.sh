@@ -65,3 +65,17 @@ normans_setup() {
         return 1
     fi
 }
+
+# nvdisasm, for the instruction counts of tests/cuda: the toolkit's, else its wheel's. Without it
+# instructions are not counted, and the tests say so.
+normans_setup_nvdisasm() {
+    command -v nvdisasm >/dev/null && return 0
+    local venv=build/nvdisasm found
+    if ! [ -d "$venv" ]; then
+        { python3 -m venv "$venv" &&
+          "$venv/bin/pip" install --quiet --retries 1 --timeout 15 nvidia-cuda-nvdisasm
+        } >/dev/null 2>&1 || true
+    fi
+    found=$(find "$venv" -name nvdisasm -type f -perm -u+x 2>/dev/null | head -n 1)
+    [ -z "$found" ] || export PATH="$PATH:$PWD/$(dirname "$found")"
+}
