@@ -531,7 +531,7 @@ TEST_CASE("impossible specs and null pointers")
     REQUIRE(decodes(good) == status::ok);
     marginal_table table{};
     block_spec bad = good;
-    bad.dtype = scalar_type(7);
+    bad.dtype = scalar_type(10);
     CHECK(refused(bad));
     CHECK(max_encoded_bytes(bad) == 0);
     bad = good, bad.dtype = scalar_type::bf16;  // codes of another width

@@ -169,7 +169,7 @@ TEST_CASE("D02 a failure is never reported as success")
     CHECK(refused([](block_spec& s) { s.shape = shape_id(3); }));
     CHECK(refused([](block_spec& s) { s.sigma_offset = max_sigma_offset + 1; }));
     CHECK(refused([](block_spec& s) { s.sigma_offset = min_sigma_offset - 1; }));
-    CHECK(refused([](block_spec& s) { s.dtype = scalar_type(7); }));
+    CHECK(refused([](block_spec& s) { s.dtype = scalar_type(10); }));
     for (int i = 0; i <= int(status::content_mismatch); ++i)
         CHECK(std::strcmp(status_name(status(i)), "unknown status") != 0);
 }
