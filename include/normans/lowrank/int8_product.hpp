@@ -56,8 +56,8 @@ NORMANS_HD inline int32_t lowrank_sum(const lowrank_factors& f, uint32_t token, 
         const int32_t scale = int32_t(1) << f.shift[k / 4];
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 610
         int left, right;
-        std::memcpy(&left, __builtin_assume_aligned(u + k, 4), 4);
-        std::memcpy(&right, __builtin_assume_aligned(v, 4), 4);
+        std::memcpy(&left, NORMANS_ALIGNED(u + k, 4), 4);
+        std::memcpy(&right, NORMANS_ALIGNED(v, 4), 4);
         sum += __dp4a(left, right, 0) * scale;
 #else
         int32_t four = 0;
@@ -73,7 +73,7 @@ namespace detail {
 #if NORMANS_AVX512
 // Every processor with VBMI2 has VNNI. vpdpbusd wants one unsigned side: u + 128, so 128 times the
 // sum of v is taken off in the end. 16 channels of a token.
-__attribute__((target("avx512vnni"))) inline void add_groups(
+NORMANS_TARGET("avx512vnni") inline void add_groups(
     const lowrank_factors& f, uint32_t token, uint32_t channel, __m512i& sum)
 {
     const int8_t* u = f.u + size_t(token) * f.rank;
