@@ -35,7 +35,7 @@ inline std::vector<uint64_t> packed_shape(const geometry& shape, target what)
 
 inline uint32_t nibble(const std::vector<uint8_t>& bytes, size_t i)
 {
-    return bytes[i / 2] >> (i % 2 * 4) & 15u;
+    return uint32_t(bytes[i / 2]) >> (i % 2 * 4) & 15u;
 }
 
 inline void set_nibble(std::vector<uint8_t>& bytes, size_t i, uint32_t code)

@@ -26,9 +26,14 @@ using mapped_predictor = normans::view_predictor<normans::scalar_means, normans:
     NORMANS_TEST_BLOCK(PREFIX, default_backend, CODE, normans_test::page_predictor)   \
     NORMANS_TEST_BLOCK(PREFIX, default_backend, CODE, normans_test::mapped_predictor) \
     NORMANS_TEST_BLOCKS(PREFIX, CODE, run_here)
+#if defined(NORMANS_SCALAR_ONLY)  // then the scalar backend is the default one
+#define NORMANS_TEST_SCALAR(PREFIX, CODE) \
+    NORMANS_TEST_BLOCK(PREFIX, scalar_backend, CODE, array_predictor)
+#else
 #define NORMANS_TEST_SCALAR(PREFIX, CODE)                                         \
     NORMANS_TEST_BLOCK(PREFIX, scalar_backend, CODE, normans_test::page_predictor) \
     NORMANS_TEST_BLOCK(PREFIX, scalar_backend, CODE, array_predictor)
+#endif
 
 namespace normans {
 inline namespace NORMANS_NAMESPACE {

@@ -60,17 +60,24 @@ struct plane_backend {
     };
 };
 
+// NORMANS_SCALAR_ONLY, for all units of a program: encode() and decode() take no planes unless told
+// so. Slow, and compiled fast.
 using portable_backend = plane_backend<portable_planes, gather_guess, 1, backend_id::portable>;
 #if NORMANS_AVX2
 using avx2_backend = plane_backend<avx2_planes, gather_guess, 2, backend_id::avx2>;
 #endif
 #if NORMANS_AVX512
 using avx512_backend = plane_backend<avx512_planes, gather_guess, 4, backend_id::avx512>;
+#elif NORMANS_NEON
+using neon_backend = plane_backend<neon_planes, register_guess, 1, backend_id::neon>;
+#endif
+#if defined(NORMANS_SCALAR_ONLY)
+using default_backend = scalar_backend;
+#elif NORMANS_AVX512
 using default_backend = avx512_backend;
 #elif NORMANS_AVX2
 using default_backend = avx2_backend;
 #elif NORMANS_NEON
-using neon_backend = plane_backend<neon_planes, register_guess, 1, backend_id::neon>;
 using default_backend = neon_backend;
 #else
 using default_backend = portable_backend;
