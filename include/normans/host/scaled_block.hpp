@@ -139,7 +139,7 @@ struct rans_lanes {
 private:
     struct no_guess {
         template <class Model>
-        int operator()(const Model&, const scalar_model&, uint32_t) const
+        NORMANS_HD int operator()(const Model&, const scalar_model&, uint32_t) const
         {
             return 0;
         }
