@@ -26,7 +26,8 @@ gpu_pages flat(const std::string& name, const std::vector<page<Code>>& pages)
         ++out.pages;
         out.codes.insert(out.codes.end(), codes, codes + one.count * sizeof(Code));
         out.means.insert(out.means.end(), means, means + one.count);
-        out.sigmas.insert(out.sigmas.end(), with.sigmas.index, with.sigmas.index + out.channels());
+        const auto* sigmas = static_cast<const std::uint8_t*>(with.sigmas.data);
+        out.sigmas.insert(out.sigmas.end(), sigmas, sigmas + out.channels());
         out.a.insert(out.a.end(), with.affine.a, with.affine.a + out.channels());
         out.b.insert(out.b.end(), with.affine.b, with.affine.b + out.channels());
     }
