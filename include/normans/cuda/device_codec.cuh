@@ -47,16 +47,20 @@ namespace detail {
 
 constexpr uint32_t codec_threads = 128;
 
+template <class Entry>
+constexpr uint32_t decoded_bytes = 0;  // of a code
+template <class Code, class Predictor>
+constexpr uint32_t decoded_bytes<decode_entry<Code, Predictor>> = sizeof(Code);
+
 // Blocks per multiprocessor, hence registers per thread: as few as do without spills.
 template <class Entry>
-constexpr uint32_t codec_blocks = 5;
+NORMANS_HD constexpr uint32_t codec_blocks()
+{
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800 && __CUDA_ARCH__ < 1000
-template <class Code, class Predictor>
-constexpr uint32_t codec_blocks<decode_entry<Code, Predictor>> = sizeof(Code) == 1 ? 10 : 8;
-#else
-template <class Code, class Predictor>
-constexpr uint32_t codec_blocks<decode_entry<Code, Predictor>> = 8;
+    if (decoded_bytes<Entry> == 1) return 10;
 #endif
+    return decoded_bytes<Entry> != 0 ? 8 : 5;
+}
 
 template <class Code>
 __device__ status entry_error(const block_spec& spec, uint32_t tokens, const Code* data)
@@ -92,7 +96,7 @@ __device__ encode_result run_entry(const Codec& codec, block_spec spec,
 }
 
 template <class Codec, uint32_t Width, class Entry, class Result>
-static __global__ void __launch_bounds__(codec_threads, codec_blocks<Entry>)
+static __global__ void __launch_bounds__(codec_threads, codec_blocks<Entry>())
     run_entries(block_spec spec, const Entry* entries, uint32_t count, const uint32_t* valid,
                 Result* results)
 {
