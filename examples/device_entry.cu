@@ -6,7 +6,7 @@
 #include <normans/cuda/warp_codec.cuh>
 
 /// Decodes one block of e4m3fn codes per warp. All threads of a thread block call it together, 32
-/// neighbours each with the same arguments, any number of times. Takes 11 KB of shared memory.
+/// neighbours each with the same arguments, any number of times. Takes 4 KB of shared memory.
 /// block       a multiple of 4, `bytes` readable bytes; made with spec.lanes = 32, sigma_offset and
 ///             shape as by default, with a content check
 /// means       bf16, sigmas: sigma indices, one a channel: [heads][dim]

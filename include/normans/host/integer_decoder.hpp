@@ -395,12 +395,7 @@ decode_result decode_in_integers(const block_spec& spec, const uint8_t* block, s
         };
         decoded = copy_scaled(spec, header, expected, block + at.words, out, sums);
     }
-    if (wants_hash(spec, header) && load_u32(block + at.parameter_hash) != sums.parameter_hash)
-        result.code = status::wrong_prediction;
-    else if (decoded != status::ok)
-        result.code = decoded;
-    else if (spec.content_check && header.content_check != sums.content_check)
-        result.code = status::content_mismatch;
+    result.code = outcome_of(spec, header, block + at.parameter_hash, sums, decoded);
     return result;
 }
 

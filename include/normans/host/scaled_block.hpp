@@ -83,6 +83,18 @@ inline uint32_t scaled_word(const scaled_input& in, int row_step)
     return parameter_word(in.mean, in.sigma_index, row_step) ^ in.scale_bits;
 }
 
+// What a decoded block comes to. Another prediction explains all other faults, so it goes first.
+inline status outcome_of(const block_spec& spec, const block_header& header, const uint8_t* hash,
+                         const block_sums& sums, status decoded)
+{
+    if (wants_hash(spec, header) && load_u32(hash) != sums.parameter_hash)
+        return status::wrong_prediction;
+    if (decoded != status::ok) return decoded;
+    return spec.content_check && header.content_check != sums.content_check
+               ? status::content_mismatch
+               : status::ok;
+}
+
 // The two coders with one face. `stored` has Width numbers.
 template <scalar_type Type, uint32_t Width>
 struct rans_lanes {
@@ -547,12 +559,7 @@ inline decode_result decode_scaled(const block_spec& spec, const uint8_t* block,
         };
         decoded = copy_scaled(spec, header, expected, block + at.words, codes, sums);
     }
-    if (wants_hash(spec, header) && load_u32(block + at.parameter_hash) != sums.parameter_hash)
-        result.code = status::wrong_prediction;
-    else if (decoded != status::ok)
-        result.code = decoded;
-    else if (spec.content_check && header.content_check != sums.content_check)
-        result.code = status::content_mismatch;
+    result.code = outcome_of(spec, header, block + at.parameter_hash, sums, decoded);
     return result;
 }
 
