@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include <normans/host/block.hpp>
+#include <normans/block/block.hpp>
 
 namespace bench {
 

@@ -1,10 +1,10 @@
-// host/predictor.hpp: every view reads the place it is told to.
+// block/predictor.hpp: every view reads the place it is told to.
 
 #include <doctest/doctest.h>
 
 #include <vector>
 
-#include <normans/host/predictor.hpp>
+#include <normans/block/predictor.hpp>
 
 #include "support/test_rng.hpp"
 

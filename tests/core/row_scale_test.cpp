@@ -1,11 +1,11 @@
-// host/row_scale.hpp: the integer tables against their formulas, and the choice against the closed
+// block/row_scale.hpp: the integer tables against their formulas, and the choice against the closed
 // form in floating point.
 
 #include <doctest/doctest.h>
 
 #include <cmath>
 
-#include <normans/host/row_scale.hpp>
+#include <normans/block/row_scale.hpp>
 
 #include "support/random_scalars.hpp"
 

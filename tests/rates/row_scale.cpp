@@ -7,7 +7,7 @@
 #include <cstdio>
 #include <exception>
 
-#include <normans/host/row_scale.hpp>
+#include <normans/block/row_scale.hpp>
 
 #include "../../examples/kv_file/page_coder.hpp"
 

@@ -19,8 +19,10 @@ MAY_INCLUDE = {
     "status.hpp": {"config.hpp"},
     "core": {"core", "config.hpp", "status.hpp"},
     "wire": {"wire", "core", "config.hpp", "status.hpp"},
-    "host": {"host", "wire", "core", "config.hpp", "status.hpp"},
-    "cuda": {"cuda", "host", "wire", "core", "config.hpp", "status.hpp"},
+    "block": {"block", "wire", "core", "config.hpp", "status.hpp"},
+    "lowrank": {"lowrank", "block", "wire", "core", "config.hpp", "status.hpp"},
+    "host": {"host", "lowrank", "block", "wire", "core", "config.hpp", "status.hpp"},
+    "cuda": {"cuda", "lowrank", "block", "wire", "core", "config.hpp", "status.hpp"},
 }
 
 CORE_STANDARD = {"cstddef", "cstdint", "cstring"}

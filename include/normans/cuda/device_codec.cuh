@@ -14,7 +14,7 @@ namespace normans {
 inline namespace NORMANS_NAMESPACE {
 
 /// One page to decode. Pages may hold fewer tokens than the spec's: `tokens`, of the box as well as
-/// of the block. Predictor: see host/predictor.hpp, callable on the device, pointers its own.
+/// of the block. Predictor: see block/predictor.hpp, callable on the device, pointers its own.
 /// Codes lie at multiples of their size, else bad_argument, as predictors' arrays must.
 template <class Code, class Predictor>
 struct decode_entry {

@@ -1,9 +1,9 @@
 #pragma once
-// The views of host/predictor.hpp along one row of a box: what does not change from channel to
+// The views of block/predictor.hpp along one row of a box: what does not change from channel to
 // channel is computed where a row begins, and a scalar costs an address and a load. Predictors and
 // sinks without rows are called scalar by scalar; nothing but the speed differs.
 
-#include "../host/block.hpp"
+#include "../block/block.hpp"
 
 namespace normans {
 inline namespace NORMANS_NAMESPACE {

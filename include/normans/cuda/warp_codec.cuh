@@ -14,7 +14,7 @@
 // apart from that statuses, codes and bytes are those of decode() and encode() on the host with
 // spec.lanes set to Width. spec.marginal points to device memory.
 
-#include "../host/block_check.hpp"
+#include "../block/check.hpp"
 #include "row_views.cuh"
 #include "warp_lanes.cuh"
 #include "warp_model.cuh"

@@ -11,8 +11,8 @@
 
 #include <math.h>
 
-#include "../host/block.hpp"
-#include "../host/row_scale.hpp"
+#include "../block/block.hpp"
+#include "../block/row_scale.hpp"
 
 namespace normans {
 inline namespace NORMANS_NAMESPACE {

@@ -2,8 +2,8 @@
 // Decoding: what a block says of itself against what the caller expects, bundles of coded blocks
 // through the steps, the other modes, and the checks at the end.
 
+#include "../block/check.hpp"
 #include "block_bundle.hpp"
-#include "block_check.hpp"
 #include "scaled_block.hpp"
 
 namespace normans {

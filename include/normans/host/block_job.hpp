@@ -2,7 +2,7 @@
 // A bundle: blocks of one geometry that are coded together, step by step. What the loops know of
 // each block is a job.
 
-#include "block.hpp"
+#include "../block/block.hpp"
 
 namespace normans {
 inline namespace NORMANS_NAMESPACE {

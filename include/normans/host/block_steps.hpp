@@ -2,9 +2,9 @@
 // The loops over the steps of a bundle of blocks, once for all lane groups: ask the predictors, let
 // the group step, move codes, sum up checks.
 
+#include "../block/row_scale.hpp"
 #include "../core/rans_step.hpp"
 #include "block_job.hpp"
-#include "row_scale.hpp"
 
 namespace normans {
 inline namespace NORMANS_NAMESPACE {

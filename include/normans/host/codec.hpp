@@ -63,7 +63,7 @@ constexpr bool codable()
 {
     static_assert(sizeof(Code) <= 2 && std::is_unsigned_v<Code> && !std::is_const_v<Code>,
                   "codes are uint8_t (fp8, raw8) or uint16_t (bf16, fp16)");
-    static_assert(is_predictor_v<Predictor>, "see host/predictor.hpp");
+    static_assert(is_predictor_v<Predictor>, "see block/predictor.hpp");
     return true;
 }
 

@@ -9,9 +9,9 @@
 
 #include <cstring>
 
+#include "../block/row_scale.hpp"
 #include "../core/lanes.hpp"
 #include "lane_places.hpp"
-#include "row_scale.hpp"
 
 namespace normans {
 inline namespace NORMANS_NAMESPACE {

@@ -4,10 +4,10 @@
 // the other: the definition that every backend is compared with, and the path of one-lane blocks.
 // Blocks of fewer lanes than Width leave the upper ones idle.
 
+#include "../block/row_scale.hpp"
 #include "../core/lanes.hpp"
 #include "block_job.hpp"
 #include "float_mode.hpp"
-#include "row_scale.hpp"
 
 namespace normans {
 inline namespace NORMANS_NAMESPACE {

@@ -4,12 +4,12 @@
 // differs: the inputs have a scale, 4-bit codes lie two to a byte in memory and in raw blocks, and
 // the parameter hash sums up parameter_word(mu', sigma, row step) ^ the scale's fp32 bits.
 
+#include "../block/check.hpp"
+#include "../block/row_scale.hpp"
 #include "../core/rans_step.hpp"
 #include "../core/tans_step.hpp"
 #include "../core/uniform_model.hpp"
-#include "block_check.hpp"
 #include "block_job.hpp"
-#include "row_scale.hpp"
 
 namespace normans {
 inline namespace NORMANS_NAMESPACE {

@@ -10,8 +10,8 @@
 
 #include <cstring>
 
+#include "../block/predictor.hpp"
 #include "../core/float_bits.hpp"
-#include "../host/predictor.hpp"
 
 #if NORMANS_AVX2 || NORMANS_AVX512
 #include <immintrin.h>

@@ -1,4 +1,4 @@
-// expect: see host/predictor.hpp
+// expect: see block/predictor.hpp
 // A predictor that says the mean alone.
 #include <normans/normans.hpp>
 

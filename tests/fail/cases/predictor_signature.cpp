@@ -1,4 +1,4 @@
-// expect: see host/predictor.hpp
+// expect: see block/predictor.hpp
 // A predictor that wants something else than a position or an index.
 #include <normans/normans.hpp>
 
