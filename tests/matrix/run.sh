@@ -19,18 +19,17 @@ export LC_ALL=C
 configurations=(
     "clang++|-std=gnu++17 -O2 -ffast-math"
     "clang++|-std=c++20 -O0 -DNDEBUG"
-    "g++|-std=c++20 -O0 -D_GLIBCXX_ASSERTIONS"
 )
 if [ "$(uname -m)" = x86_64 ] && grep -qw fma /proc/cpuinfo; then
     configurations=(
-        "g++|-std=c++17 -O3 -march=native -ffast-math"
-        "clang++|-std=c++17 -O2 -march=native -ffast-math"
         "g++|-std=c++17 -O3 -ffast-math -mfma"
-        "g++|-std=c++17 -O2 -march=native -mno-fma -mfpmath=387"
+        "clang++|-std=c++17 -O2 -march=native -ffast-math"
+        "g++|-std=c++20 -O1 -march=native -mno-fma -mfpmath=387 -D_GLIBCXX_ASSERTIONS"
+        "g++|-std=c++17 -O1 -march=native -ffast-math"
         "${configurations[@]}"
     )
 else
-    configurations+=("g++|-std=c++17 -O3 -ffast-math")
+    configurations+=("g++|-std=c++17 -O3 -ffast-math" "g++|-std=c++20 -O0 -D_GLIBCXX_ASSERTIONS")
     echo "skipped: -march=native, -mfma, -mno-fma, -mfpmath=387 (no x86-64 with FMA)"
 fi
 
