@@ -173,7 +173,8 @@ attention_case drawn_case(uint64_t seed, scalar_type type, uint32_t dim, uint32_
     }
     // Everybody's bits: a NaN among the values of one channel, a far key.
     c.content.codes[1][3][channels + 7] = uint16_t(format_of(type).quiet_nan);
-    c.content.codes[0][3][2 * channels + 9] = uint16_t(format_of(type).largest_finite);
+    c.content.codes[0][3][2 * channels + 9] =
+        uint16_t(nearest_code(format_of(type), float_to_bits(0x1p60f)));
     encode_all(c);
     return c;
 }
@@ -229,7 +230,7 @@ status host_status(const attention_case& c, uint32_t page, uint32_t head, uint32
                                          : decode_one<uint16_t>(c, spec, block, predictor);
 }
 
-void reference(const attention_case& c, float score_scale, float value_scale,
+void reference(const attention_case& c, float score_scale, float value_scale, double weight_error,
                std::vector<double>& out, std::vector<double>& margin)
 {
     out.assign(c.outputs(), 0.0);
@@ -266,7 +267,8 @@ void reference(const attention_case& c, float score_scale, float value_scale,
             }
             out[i * dim + k] = total * double(value_scale);
             // Scores are off by a share of their products, weights and sums of theirs.
-            margin[i * dim + k] = sizes * double(value_scale) * (size + 16) * 0x1p-22;
+            margin[i * dim + k] =
+                sizes * double(value_scale) * ((size + 16) * 0x1p-22 + 2 * weight_error);
         }
     }
 }

@@ -58,8 +58,8 @@ std::vector<attention_case> real_layers(scalar_type type, const char* cache, con
 status host_status(const attention_case& c, uint32_t page, uint32_t head, uint32_t side,
                    uint32_t tokens);
 
-/// Outputs in double, and how far fp32 may be off each.
-void reference(const attention_case& c, float score_scale, float value_scale,
+/// Outputs in double, and how far off each fp32 may be with weights that are off by such a share.
+void reference(const attention_case& c, float score_scale, float value_scale, double weight_error,
                std::vector<double>& out, std::vector<double>& margin);
 
 }  // namespace attention_test

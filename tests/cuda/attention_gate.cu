@@ -5,23 +5,20 @@
 
 using namespace normans;
 
-template <class Code, uint32_t Dim, uint32_t Group, uint32_t Width>
+template <class Code, uint32_t Dim, uint32_t Group, uint32_t Width, attention_math Math>
 cudaError_t both(const attention_batch& batch, const coded_pages<Width, paged_means>& coded,
                  const raw_pages<Code>& raw, cudaStream_t stream)
 {
-    using shape = attention_shape<Code, Dim, Group, 16>;
+    using shape = attention_shape<Code, Dim, Group, 16, 2, Math>;
     const cudaError_t error = decode_attention<shape>(batch, coded, stream);
     return error != cudaSuccess ? error : decode_attention<shape>(batch, raw, stream);
 }
 
-template <class Code, uint32_t Dim, uint32_t Group, uint32_t Width>
-constexpr auto gate = both<Code, Dim, Group, Width>;
-
 // Somebody must name them.
 extern const void* const attention_gates[];
 const void* const attention_gates[] = {
-    reinterpret_cast<const void*>(gate<uint8_t, 64, 1, 32>),
-    reinterpret_cast<const void*>(gate<uint8_t, 128, 8, 32>),
-    reinterpret_cast<const void*>(gate<uint16_t, 64, 8, 32>),
-    reinterpret_cast<const void*>(gate<uint16_t, 128, 16, 8>),
+    reinterpret_cast<const void*>(both<uint8_t, 64, 1, 32, attention_math::fused>),
+    reinterpret_cast<const void*>(both<uint8_t, 128, 16, 8, attention_math::tensor>),
+    reinterpret_cast<const void*>(both<uint16_t, 64, 8, 32, attention_math::tensor>),
+    reinterpret_cast<const void*>(both<uint16_t, 128, 16, 8, attention_math::fused>),
 };

@@ -16,16 +16,20 @@ import sys
 import tempfile
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-TWIN_MAY_SEE = {"config.hpp", "status.hpp", "cuda/decode_attention.cuh", "cuda/raw_pages.cuh"}
+TWIN_MAY_SEE = {"config.hpp", "status.hpp", "cuda/attention_products.cuh",
+                "cuda/decode_attention.cuh", "cuda/raw_pages.cuh"}
+MATH = ("fused", "tensor")
 
 
 def kernel_name(mangled):
-    shape = re.search(r"attention_shapeI([ht])Lj(\d+)ELj(\d+)E", mangled)
+    shape = re.search(r"attention_shapeI([ht])Lj(\d+)ELj(\d+)ELj\d+ELj\d+E"
+                      r"LNS\w*?attention_mathE(\d)E", mangled)
     if not shape or "6attend" not in mangled:
         return None
     lanes = re.search(r"coded_pagesILj(\d+)E", mangled)
-    return (f"{'e4m3fn' if shape[1] == 'h' else 'bf16'} x {shape[2]}, {shape[3]} query heads, "
-            f"{f'coded, {lanes[1]} lanes' if lanes else 'plain'}")
+    code = "e4m3fn" if shape[1] == "h" else "bf16"
+    side = f"coded, {lanes[1]} lanes" if lanes else "plain"
+    return f"{code} x {shape[2]}, {shape[3]} query heads, {MATH[int(shape[4])]}, {side}"
 
 
 def costs(args):

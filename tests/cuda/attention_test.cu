@@ -24,8 +24,7 @@ int failures = 0;
 
 void expect(bool right, const attention_case& c, const char* what)
 {
-    if (right) return;
-    ++failures;
+    if (right || ++failures > 20) return;
     std::fprintf(stderr, "wrong: %s x %u, %u tokens a page, group %u, %s: %s\n",
                  scalar_name(c.spec.dtype), c.spec.dim, c.spec.tokens, c.group,
                  c.by_head ? "HND" : "NHD", what);
@@ -129,24 +128,26 @@ bool nothing_behind(const attention_case& c, const outcome& seen)
     return clean;
 }
 
-void expect_near_reference(const attention_case& c, const outcome& seen)
+void expect_near_reference(const attention_case& c, const outcome& seen, attention_math math)
 {
     std::vector<double> right, margin;
-    reference(c, score_scale, value_scale, right, margin);
+    // Tensor cores take weights of 8 bits.
+    reference(c, score_scale, value_scale, math == attention_math::tensor ? 0x1p-9 : 0, right,
+              margin);
     double worst = 0;
-    std::size_t nans = 0;
+    std::size_t nans = 0, misplaced = 0;
     for (std::size_t i = 0; i < right.size(); ++i) {
         const double out = double(bits_to_float(seen.out[i]));
         if (std::isnan(right[i]) || std::isnan(out)) {
             ++nans;
-            expect(std::isnan(right[i]) && std::isnan(out), c, "a NaN where it belongs");
+            if (!std::isnan(right[i]) || !std::isnan(out)) ++misplaced;
             continue;
         }
         const double off = std::fabs(out - right[i]);
         worst = std::max(worst, off == 0 ? 0 : off / margin[i]);
     }
     expect(worst <= 1, c, "outputs near those in double");
-    expect(nans < right.size() / 4, c, "few outputs are NaN");
+    expect(misplaced == 0 && nans < right.size() / 4, c, "a NaN where it belongs");
 }
 
 template <class Shape, uint32_t Width>
@@ -157,7 +158,7 @@ void compare(const attention_case& c)
     expect(all_ok(x) && all_ok(y), c, "all decode");
     expect(x.out == y.out, c, "bits equal the twin's");
     expect(nothing_behind(c, x) && nothing_behind(c, y), c, "nothing is written behind outputs");
-    expect_near_reference(c, x);
+    expect_near_reference(c, x, Shape::math);
 }
 
 // Everything that can be wrong with a page, one at a time; then all at once, where what is whole
@@ -244,7 +245,7 @@ void drawn(scalar_type type, uint64_t seed)
 {
     attention_case c = drawn_case(seed, type, Shape::dim, Shape::page_tokens, Width);
     bool by_head = false;
-    for (const uint32_t group : {1u, 3u, 4u, 8u}) {
+    for (const uint32_t group : {1u, 3u, 4u, 8u, 16u}) {
         if (group > Shape::group) continue;
         c.lay_out(by_head, group);
         by_head = !by_head;
@@ -299,6 +300,8 @@ int main(int count, char** arguments)
             else if (shape == "fp8_128") drawn<fp8_128, 8>(scalar_type::e4m3fn, 2);
             else if (shape == "bf16_64") drawn<bf16_64, 32>(scalar_type::bf16, 3);
             else if (shape == "bf16_128") drawn<bf16_128, 8>(scalar_type::bf16, 4);
+            else if (shape == "fp8_64_tensor") drawn<fp8_64_tensor, 32>(scalar_type::e4m3fn, 5);
+            else if (shape == "bf16_128_tensor") drawn<bf16_128_tensor, 8>(scalar_type::bf16, 6);
             else return 2;
         }
     } else if (what == "real" && count > 3) {

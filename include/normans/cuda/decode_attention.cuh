@@ -5,19 +5,18 @@
 //
 // A block of threads takes one KV head of one sequence. It goes through the pages a tile at a time:
 //     while tile t is multiplied, the source copies tile t + 1 into the other half of its memory.
-// Scores, maxima and sums are fp32. Products are fused multiply-adds in fixed order and 2^x is a
-// polynomial, all of exactly rounded operations that no compiler flag changes: the bits are the
-// same on every device.
+// Scores, maxima and sums are fp32, 2^x is a polynomial: exactly rounded operations in fixed order,
+// which no compiler flag changes. With attention_math::fused that is all there is, so the bits are
+// the same on every device.
 //
 // A page that cannot be read (a table entry that is no page, or what the source says) ends its
 // sequence's KV head: its result names the first such page and why, the outputs of its query heads
 // are all NaN. Everybody else's are exact. A sequence of no tokens gets zeros.
 
-#include <type_traits>
-
 #include <cuda_runtime_api.h>
 
 #include "../status.hpp"
+#include "attention_products.cuh"
 
 namespace normans {
 inline namespace NORMANS_NAMESPACE {
@@ -62,9 +61,18 @@ struct attention_batch {
     float value_scale;     // of V's codes
 };
 
+/// Of one page in one tile: what the source has to say.
+struct page_slot {
+    uint32_t page;    // in the pool
+    uint32_t bytes;   // that were copied
+    uint32_t tokens;  // 0: behind the sequence's end
+    status code;
+};
+
 /// What a kernel is compiled for. Code: uint8_t is e4m3fn, uint16_t is bf16. Group: at most so many
 /// query heads per KV head. Both sides of a comparison must have the same.
-template <class Code, uint32_t Dim, uint32_t Group, uint32_t PageTokens, uint32_t TilePages = 2>
+template <class Code, uint32_t Dim, uint32_t Group, uint32_t PageTokens, uint32_t TilePages = 2,
+          attention_math Math = attention_math::fused>
 struct attention_shape {
     static_assert(std::is_same_v<Code, uint8_t> || std::is_same_v<Code, uint16_t>);
     static_assert(Dim == 64 || Dim == 128, "head sizes");
@@ -72,11 +80,13 @@ struct attention_shape {
     static_assert(PageTokens != 0 && TilePages != 0);
 
     using code = Code;
+    static constexpr attention_math math = Math;
     static constexpr uint32_t threads = 128;
     static constexpr uint32_t dim = Dim, group = Group;
     static constexpr uint32_t page_tokens = PageTokens, tile_pages = TilePages;
     static constexpr uint32_t tile_tokens = PageTokens * TilePages;
     static constexpr uint32_t slots = 2 * TilePages;  // K and V of a page: slots 2 i and 2 i + 1
+    static constexpr uint32_t slot_bytes = sizeof(page_slot);
 
     // A tile in shared memory: K's rows, then V's. The gap between rows keeps readers of several
     // rows out of each other's banks.
@@ -89,95 +99,7 @@ struct attention_shape {
     }
 };
 
-/// Of one page in one tile: what the source has to say.
-struct page_slot {
-    uint32_t page;    // in the pool
-    uint32_t bytes;   // that were copied
-    uint32_t tokens;  // 0: behind the sequence's end
-    status code;
-};
-
 namespace detail {
-
-// Sums in an order of their own, as nobody's flags change it.
-__device__ inline float exact_product(float x, float y)
-{
-    float product;
-    asm("mul.rn.f32 %0, %1, %2;" : "=f"(product) : "f"(x), "f"(y));
-    return product;
-}
-__device__ inline float exact_sum(float x, float y)
-{
-    float sum;
-    asm("add.rn.f32 %0, %1, %2;" : "=f"(sum) : "f"(x), "f"(y));
-    return sum;
-}
-__device__ inline float exact_fused(float x, float y, float z)
-{
-    float sum;
-    asm("fma.rn.f32 %0, %1, %2, %3;" : "=f"(sum) : "f"(x), "f"(y), "f"(z));
-    return sum;
-}
-__device__ inline float exact_quotient(float x, float y)
-{
-    float quotient;
-    asm("div.rn.f32 %0, %1, %2;" : "=f"(quotient) : "f"(x), "f"(y));
-    return quotient;
-}
-__device__ inline float larger(float x, float y)  // a NaN loses
-{
-    float larger;
-    asm("max.f32 %0, %1, %2;" : "=f"(larger) : "f"(x), "f"(y));
-    return larger;
-}
-
-// 2^x for x <= 0, within 2 units of the last place; 0 below 2^-126. NaN stays NaN.
-__device__ inline float power_of_two(float x)
-{
-    constexpr float shifter = 12582912.0f;  // 1.5 2^23: the integer nearest to x, in its low bits
-    const float shifted = exact_sum(x, shifter);
-    const float f = exact_sum(x, -exact_sum(shifted, -shifter));
-    float p = 1.54035304e-4f;  // ln(2)^k / k!
-    p = exact_fused(p, f, 1.33335581e-3f);
-    p = exact_fused(p, f, 9.61812911e-3f);
-    p = exact_fused(p, f, 5.55041087e-2f);
-    p = exact_fused(p, f, 2.40226507e-1f);
-    p = exact_fused(p, f, 6.93147181e-1f);
-    p = exact_fused(p, f, 1.0f);
-    const float power =
-        __uint_as_float(__float_as_uint(p) + (__float_as_uint(shifted) << 23));
-    return x < -126.0f ? 0.0f : x == x ? power : x;
-}
-
-// A code's value, exact.
-__device__ inline float value_of(uint8_t code)
-{
-    const uint32_t magnitude = uint32_t(code) & 0x7f;
-    // The fraction and exponent of e4m3 where fp32 has its own; subnormal codes are subnormal.
-    const float value = exact_product(
-        __uint_as_float(magnitude << 20 | (uint32_t(code) & 0x80) << 24), 0x1p120f);
-    return magnitude == 0x7f ? __uint_as_float(0x7fffffff) : value;
-}
-__device__ inline float value_of(uint16_t code) { return __uint_as_float(uint32_t(code) << 16); }
-
-// The codes in a piece of a row of `Bytes` bytes that lies at a multiple of that.
-template <class Code, uint32_t Bytes>
-__device__ inline void load_values(const uint8_t* from, float (&values)[Bytes / sizeof(Code)])
-{
-    uint32_t words[Bytes / 4];
-    if constexpr (Bytes == 16) {
-        const uint4 four = *reinterpret_cast<const uint4*>(from);
-        words[0] = four.x, words[1] = four.y, words[2] = four.z, words[3] = four.w;
-    } else if constexpr (Bytes == 8) {
-        const uint2 two = *reinterpret_cast<const uint2*>(from);
-        words[0] = two.x, words[1] = two.y;
-    } else {
-        words[0] = *reinterpret_cast<const uint32_t*>(from);
-    }
-    constexpr uint32_t in_word = 4 / sizeof(Code);
-    for (uint32_t i = 0; i < Bytes / sizeof(Code); ++i)
-        values[i] = value_of(Code(words[i / in_word] >> (i % in_word * 8 * sizeof(Code))));
-}
 
 // 16 bytes to shared memory at once or later: `bytes` of them (a multiple of 4) from global memory,
 // then zeros. Both places are multiples of 16.
@@ -211,30 +133,6 @@ __device__ inline void await_copies()
 #endif
 }
 
-NORMANS_HD constexpr uint32_t up_to_16(uint32_t bytes) { return (bytes + 15) / 16 * 16; }
-
-// A block's shared memory; the source's comes behind, from `bytes` on.
-template <class Shape>
-struct attention_memory {
-    static constexpr uint32_t score_stride = Shape::tile_tokens + 1;
-    // For P V each thread has four channels of some heads; where heads are few, `parts` threads
-    // share a head's tokens.
-    static constexpr uint32_t quads = Shape::dim / 4;
-    static constexpr uint32_t ranks = Shape::threads / quads;
-    static constexpr uint32_t parts = ranks > Shape::group ? ranks / Shape::group : 1;
-    static constexpr uint32_t heads = ranks > Shape::group ? 1 : Shape::group / ranks;
-
-    static constexpr uint32_t query = 0;
-    static constexpr uint32_t score = query + Shape::group * Shape::dim * 4;
-    static constexpr uint32_t maximum = score + Shape::group * score_stride * 4;
-    static constexpr uint32_t sum = maximum + Shape::group * 4;
-    static constexpr uint32_t factor = sum + Shape::group * 4;
-    static constexpr uint32_t pages = up_to_16(factor + Shape::group * 4);
-    static constexpr uint32_t shares = up_to_16(pages + 2 * Shape::slots * sizeof(page_slot));
-    static constexpr uint32_t bytes =
-        shares + (parts > 1 ? parts * Shape::group * Shape::dim * 4 : 0);
-};
-
 // A sequence's way through its pages, as sources see it. Each slot has a reader of `Width`
 // neighbouring threads.
 template <class Shape>
@@ -263,9 +161,8 @@ struct attention_walk {
 };
 
 // The kernel's work on one KV head of one sequence.
-template <class Shape>
+template <class Shape, class Products>
 class head_attention {
-    using code = typename Shape::code;
     using memory = attention_memory<Shape>;
     static constexpr uint32_t threads = Shape::threads;
 
@@ -273,50 +170,36 @@ public:
     __device__ head_attention(const attention_batch& batch, uint8_t* shared, size_t first_row)
         : batch_(batch), shared_(shared), first_row_(first_row)
     {
-        for (uint32_t i = threadIdx.x; i < Shape::group * Shape::dim; i += threads)
-            floats(memory::query)[i] =
+        for (uint32_t i = threadIdx.x; i < memory::query_rows * Shape::dim; i += threads)
+            memory::queries(shared, i / Shape::dim)[i % Shape::dim] =
                 i < batch.group * Shape::dim
                     ? value_of(batch.queries[first_row * Shape::dim + i])
                     : 0.0f;
         for (uint32_t g = threadIdx.x; g < Shape::group; g += threads) {
-            floats(memory::maximum)[g] = -infinity();
-            floats(memory::sum)[g] = 0.0f;
+            maxima()[g] = -infinity();
+            sums()[g] = 0.0f;
         }
     }
 
     /// A tile's part, by all threads. `rows` as attention_shape says.
     __device__ void add(const uint8_t* rows, uint32_t tokens)
     {
-        multiply_keys(rows, tokens);
+        // Scores are exponents of 2.
+        products_.keys(shared_, rows, tokens, batch_.group,
+                       exact_product(batch_.score_scale, 1.44269504f));
         __syncthreads();
         weigh(tokens);
         __syncthreads();
-        multiply_values(rows + Shape::tile_tokens * Shape::row_stride, tokens);
+        products_.values(shared_, rows + Shape::tile_tokens * Shape::row_stride, tokens,
+                         batch_.group);
     }
 
     __device__ void finish()
     {
-        const uint32_t quad = threadIdx.x % memory::quads, rank = threadIdx.x / memory::quads;
-        float* shares = floats(memory::shares);
-        if constexpr (memory::parts > 1) {
-            for (uint32_t i = 0; i < 4; ++i)
-                shares[rank * Shape::dim + 4 * quad + i] = sums_[0][i];
-            __syncthreads();
-            if (rank >= Shape::group) return;
-            for (uint32_t part = 1; part < memory::parts; ++part)
-                for (uint32_t i = 0; i < 4; ++i)
-                    sums_[0][i] = exact_sum(
-                        sums_[0][i],
-                        shares[(part * Shape::group + rank) * Shape::dim + 4 * quad + i]);
-        }
-        for (uint32_t n = 0; n < memory::heads; ++n) {
-            const uint32_t g = rank + n * memory::ranks;
-            if (g >= batch_.group) return;
-            const float sum = floats(memory::sum)[g];
-            float* out = batch_.out + (first_row_ + g) * Shape::dim + 4 * quad;
-            for (uint32_t i = 0; i < 4; ++i)
-                out[i] = exact_quotient(exact_product(sums_[n][i], batch_.value_scale), sum);
-        }
+        products_.finish(shared_, batch_.group, [&](uint32_t g, uint32_t channel, float sum) {
+            batch_.out[(first_row_ + g) * Shape::dim + channel] =
+                exact_quotient(exact_product(sum, batch_.value_scale), sums()[g]);
+        });
     }
 
     /// Where there is nothing to attend to.
@@ -328,50 +211,16 @@ public:
 
 private:
     __device__ static float infinity() { return __uint_as_float(0x7f800000); }
-    __device__ float* floats(uint32_t at) const
-    {
-        return reinterpret_cast<float*>(shared_ + at);
-    }
-
-    // Scores as exponents of 2. Teams of threads take a row of K together, 16 bytes each.
-    __device__ void multiply_keys(const uint8_t* keys, uint32_t tokens)
-    {
-        constexpr uint32_t team = Shape::row_bytes / 16, each = 16 / sizeof(code);
-        const uint32_t member = threadIdx.x % team;
-        const float scale = exact_product(batch_.score_scale, 1.44269504f);  // log2(e)
-        for (uint32_t first = 0; first < tokens; first += threads / team) {
-            const uint32_t token = first + threadIdx.x / team;
-            const bool is_there = token < tokens;
-            float key[each] = {};
-            if (is_there)
-                load_values<code, 16>(keys + token * Shape::row_stride + member * 16, key);
-            for (uint32_t g = 0; g < batch_.group; ++g) {
-                const float4* query = reinterpret_cast<const float4*>(
-                    floats(memory::query) + g * Shape::dim + member * each);
-                float sum = 0.0f;
-                for (uint32_t i = 0; i < each; i += 4) {
-                    const float4 four = query[i / 4];
-                    sum = exact_fused(four.x, key[i], sum);
-                    sum = exact_fused(four.y, key[i + 1], sum);
-                    sum = exact_fused(four.z, key[i + 2], sum);
-                    sum = exact_fused(four.w, key[i + 3], sum);
-                }
-                for (uint32_t distance = team / 2; distance != 0; distance /= 2)
-                    sum = exact_sum(sum, __shfl_xor_sync(~0u, sum, int(distance)));
-                if (is_there && member == 0)
-                    floats(memory::score)[g * memory::score_stride + token] =
-                        exact_product(sum, scale);
-            }
-        }
-    }
+    __device__ float* maxima() const { return memory::floats(shared_, memory::maximum); }
+    __device__ float* sums() const { return memory::floats(shared_, memory::sum); }
 
     // Scores become weights, relative to the largest so far. A warp takes a head.
     __device__ void weigh(uint32_t tokens)
     {
         const uint32_t lane = threadIdx.x % 32;
         for (uint32_t g = threadIdx.x / 32; g < batch_.group; g += threads / 32) {
-            float* score = floats(memory::score) + g * memory::score_stride;
-            const float before = floats(memory::maximum)[g];
+            float* score = memory::scores(shared_, g);
+            const float before = maxima()[g];
             float largest = before;
             for (uint32_t t = lane; t < tokens; t += 32) largest = larger(largest, score[t]);
             for (int distance = 16; distance != 0; distance /= 2)
@@ -379,7 +228,8 @@ private:
             const float base = largest == -infinity() ? 0.0f : largest;
             float sum = 0.0f;
             for (uint32_t t = lane; t < tokens; t += 32) {
-                const float weight = power_of_two(exact_sum(score[t], -base));
+                const float weight =
+                    Products::weight(power_of_two(exact_sum(score[t], -base)));
                 score[t] = weight;
                 sum = exact_sum(sum, weight);
             }
@@ -388,40 +238,16 @@ private:
             __syncwarp();  // all have read the largest
             if (lane != 0) continue;
             const float factor = power_of_two(exact_sum(before, -base));
-            floats(memory::maximum)[g] = largest;
-            floats(memory::factor)[g] = factor;
-            floats(memory::sum)[g] = exact_fused(floats(memory::sum)[g], factor, sum);
-        }
-    }
-
-    __device__ void multiply_values(const uint8_t* values, uint32_t tokens)
-    {
-        constexpr uint32_t piece = 4 * sizeof(code);
-        const uint32_t quad = threadIdx.x % memory::quads, rank = threadIdx.x / memory::quads;
-        const uint32_t head = rank % Shape::group, part = rank / Shape::group;
-        const float* weights = floats(memory::score);
-        for (uint32_t n = 0; n < memory::heads; ++n) {
-            const uint32_t g = head + n * memory::ranks;
-            const float factor = g < batch_.group ? floats(memory::factor)[g] : 0.0f;
-            for (float& sum : sums_[n]) sum = exact_product(sum, factor);
-        }
-        for (uint32_t t = part; t < tokens; t += memory::parts) {
-            float value[4];
-            load_values<code, piece>(values + t * Shape::row_stride + quad * piece, value);
-            for (uint32_t n = 0; n < memory::heads; ++n) {
-                const uint32_t g = head + n * memory::ranks;
-                if (g >= batch_.group) continue;
-                const float weight = weights[g * memory::score_stride + t];
-                for (uint32_t i = 0; i < 4; ++i)
-                    sums_[n][i] = exact_fused(weight, value[i], sums_[n][i]);
-            }
+            maxima()[g] = largest;
+            memory::factors(shared_)[g] = factor;
+            sums()[g] = exact_fused(sums()[g], factor, sum);
         }
     }
 
     const attention_batch& batch_;
     uint8_t* shared_;
     size_t first_row_;
-    float sums_[memory::heads][4] = {};
+    Products products_;
 };
 
 // Five blocks per multiprocessor, hence registers enough: with fewer the decoder spills.
@@ -436,8 +262,11 @@ static __global__ void __launch_bounds__(Shape::threads, 5)
     uint8_t* const shared = normans_attention_memory;
     const uint32_t sequence = blockIdx.x / batch.kv_heads, kv_head = blockIdx.x % batch.kv_heads;
     const attention_walk<Shape> walk{batch, sequence, kv_head, batch.lengths[sequence],
-                                     reinterpret_cast<page_slot*>(shared + memory::pages)};
-    head_attention<Shape> head(batch, shared, size_t(blockIdx.x) * batch.group);
+                                     reinterpret_cast<page_slot*>(shared + memory::slots)};
+    using products = std::conditional_t<
+        Shape::math == attention_math::tensor && has_tensor_cores(), tensor_products<Shape>,
+        fused_products<Shape>>;
+    head_attention<Shape, products> head(batch, shared, size_t(blockIdx.x) * batch.group);
     attention_result result{status::ok, 0};
     if (walk.length > uint64_t(batch.table_stride) * Shape::page_tokens) {
         result.code = status::bad_argument;
