@@ -28,7 +28,7 @@ struct tensor_report {
 // The model's bits for one page that was just coded.
 template <class Code>
 double page_model_bits(const model_cost& cost, const page_coder& coder,
-                       const normans::block_spec& spec, const mean_tensor& means,
+                       const normans::block_spec& spec, const staged_means& means,
                        const std::vector<Code>& codes, uint64_t page, const uint8_t* block,
                        size_t block_bytes)
 {
@@ -38,8 +38,7 @@ double page_model_bits(const model_cost& cost, const page_coder& coder,
         const int step = normans::row_step_of(spec, block, block_bytes, token);
         for (size_t c = 0; c < channels; ++c) {
             const size_t i = coder.start(page) + token * channels + c;
-            const double mean = double(coder.a(c)) * double(means.at(i)) + double(coder.b(c));
-            bits += cost.bits(codes[i], mean, coder.sigma_index(c), step);
+            bits += cost.bits(codes[i], means.real_mean(i, c), means.sigma[c], step);
         }
     }
     return bits;
@@ -51,6 +50,7 @@ public:
         : options_(options),
           file_(options.input),
           means_(options.means, &file_),
+          stages_(means_, options.affine),
           profile_(load_profile(options.profile))
     {
         check_same(options.input, "model", file_.metadata("model"), profile_.value.model);
@@ -127,7 +127,7 @@ private:
 
     void add_tensor(cache_key key)
     {
-        const mean_tensor means = load_means(means_.file(), key);
+        const mean_tensor& means = stages_.begin(key);
         tensor_record record;
         record.key = key;
         record.shape = means.shape;
@@ -136,39 +136,41 @@ private:
             if (!options_.targets.has(what) || !has_target(file_, key, what)) continue;
             tensor_report report{key, what, {}};
             if (is_quantised(what)) code_quantised(what, means, record, report.measured);
-            else code_floats(what, means, record, report.measured);
+            else code_floats(what, means.shape, record, report.measured);
             tensors_.push_back(report);
         }
         head_.tensors.push_back(record);
     }
 
-    void code_floats(target what, const mean_tensor& means, tensor_record& record, measurement& m)
+    void code_floats(target what, const geometry& shape, tensor_record& record, measurement& m)
     {
         const std::string name = tensor_name(record.key, target_name(what));
         const scalar_type type = scalar_of(file_, record.key, what);
-        if (!(geometry_of(file_, name) == means.shape))
+        if (!(geometry_of(file_, name) == shape))
             fail(file_.path(), ": ", name, " has shape ", to_text(geometry_of(file_, name)),
-                 ", its means ", to_text(means.shape));
+                 ", its means ", to_text(shape));
         if (what == target::fp8) record.fp8 = type;
         else record.bf16 = true;
         const normans::tensor_profile& entry =
-            profile_entry(profile_.value, options_.profile, record.key, type, means.shape);
-        if (what == target::fp8) code_tensor<uint8_t>(entry, means, name, m);
-        else code_tensor<uint16_t>(entry, means, name, m);
+            profile_entry(profile_.value, options_.profile, record.key, type, shape);
+        if (what == target::fp8) code_tensor<uint8_t>(what, entry, name, m);
+        else code_tensor<uint16_t>(what, entry, name, m);
     }
 
     template <class Code>
-    void code_tensor(const normans::tensor_profile& entry, const mean_tensor& means,
-                     const std::string& name, measurement& m)
+    void code_tensor(target what, const normans::tensor_profile& entry, const std::string& name,
+                     measurement& m)
     {
         const std::vector<Code> codes = load_codes<Code>(file_, name);
-        const page_coder coder(entry, means, options_.page_tokens, options_.affine);
+        const staged_means means = stages_.before(what, entry);
+        const page_coder coder(entry, means, options_.page_tokens);
         const model_cost cost(entry.dtype, entry.shape, entry.sigma_offset, entry.marginal);
         const auto bits = [&](const encode_task<Code>& done, uint64_t page) {
             return page_model_bits(cost, coder, done.spec, means, codes, page, done.out,
                                    done.result.bytes);
         };
         code_plane(coder, codes, name, bits, m, blocks_);
+        stages_.after(what, entry, means, codes);
         m.scalars = double(codes.size());
         m.raw_bytes = double(codes.size() * sizeof(Code));
         if (options_.baselines) {
@@ -448,6 +450,7 @@ private:
     const compress_options& options_;
     safetensors_file file_;
     mean_source means_;
+    mean_stages stages_;
     loaded_profile profile_;
     container_head head_;
     std::vector<uint8_t> blocks_;

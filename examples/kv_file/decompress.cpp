@@ -19,7 +19,8 @@ public:
           bytes_(read_file(options.coded)),
           head_(read_head(options.coded, bytes_)),
           profile_(load_profile(options.profile)),
-          means_(options.means, cache)
+          means_(options.means, cache),
+          stages_(means_, head_.affine)
     {
         if (head_.profile_fingerprint != profile_.fingerprint)
             fail(options.coded, ": was coded under another profile than ", options.profile);
@@ -40,7 +41,7 @@ public:
         size_t at = head_bytes(head_).size();
         progress_bar progress(double(head_.tensors.size()));
         for (const tensor_record& record : head_.tensors) {
-            const mean_tensor means = load_means(means_.file(), record.key);
+            const mean_tensor& means = stages_.begin(record.key);
             const std::string name = tensor_name(record.key, "mu");
             if (!(means.shape == record.shape))
                 fail(means_.file().path(), ": ", name, " has shape ", to_text(means.shape),
@@ -62,22 +63,23 @@ private:
     {
         switch (what) {
         case target::fp8:
-            return visit(record, what, decode_floats<uint8_t>(record, what, means, at));
+            return visit(record, what, decode_floats<uint8_t>(record, what, at));
         case target::bf16:
-            return visit(record, what, decode_floats<uint16_t>(record, what, means, at));
+            return visit(record, what, decode_floats<uint16_t>(record, what, at));
         default: return visit(record, what, decode_quantised(record, what, means, at));
         }
     }
 
     template <class Code>
-    std::vector<Code> decode_floats(const tensor_record& record, target what,
-                                    const mean_tensor& means, size_t& at)
+    std::vector<Code> decode_floats(const tensor_record& record, target what, size_t& at)
     {
         const normans::tensor_profile& entry = profile_entry(
             profile_.value, options_.profile, record.key, record.dtype(what), record.shape);
-        const page_coder coder(entry, means, head_.page_tokens, head_.affine);
+        const staged_means means = stages_.before(what, entry);
+        const page_coder coder(entry, means, head_.page_tokens);
         std::vector<Code> codes(size_t(record.shape.scalars()));
         decode_plane(coder, codes, tensor_name(record.key, target_name(what)), at);
+        stages_.after(what, entry, means, codes);
         return codes;
     }
 
@@ -162,6 +164,7 @@ private:
     container_head head_;
     loaded_profile profile_;
     mean_source means_;
+    mean_stages stages_;
     std::optional<loaded_bank> banks_[2];  // int8, int4
 };
 

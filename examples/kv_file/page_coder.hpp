@@ -9,6 +9,7 @@
 #include <normans/host/thread_executor.hpp>
 
 #include "container.hpp"
+#include "mean_stages.hpp"
 
 namespace kv_file {
 
@@ -45,18 +46,10 @@ void code_pages(std::vector<Task>& tasks, unsigned threads)
 
 class page_coder {
 public:
-    page_coder(const normans::tensor_profile& profile, const mean_tensor& means,
-               uint32_t page_tokens, bool affine)
-        : profile_(profile), means_(means), page_tokens_(page_tokens), sigma_(profile.plain_sigma)
+    page_coder(const normans::tensor_profile& profile, const staged_means& means,
+               uint32_t page_tokens)
+        : profile_(profile), means_(means), page_tokens_(page_tokens)
     {
-        if (affine) {
-            sigma_ = profile.affine_sigma;
-            a_ = profile.affine_a;
-            b_ = profile.affine_b;
-        } else {
-            a_.assign(sigma_.size(), normans::inverse_scale(profile.scale));
-            b_.assign(sigma_.size(), -0.0f);
-        }
         if (!profile.marginal.empty() &&
             normans::make_marginal(profile.marginal.data(), marginal_) != normans::status::ok)
             fail("the profile holds a marginal that is none");
@@ -65,16 +58,16 @@ public:
     page_coder(const page_coder&) = delete;  // specs point to marginal_
     page_coder& operator=(const page_coder&) = delete;
 
-    uint64_t pages() const { return pages_of(means_.shape, page_tokens_); }
+    uint64_t pages() const { return pages_of(shape(), page_tokens_); }
 
     /// As a decoder needs it; an encoder adds lanes and says whether rows may be scaled.
     normans::block_spec spec(uint64_t page) const
     {
         normans::block_spec spec;
         spec.dtype = profile_.dtype;
-        spec.heads = means_.shape.heads;
-        spec.tokens = tokens_of_page(means_.shape, page_tokens_, page);
-        spec.dim = means_.shape.dim;
+        spec.heads = shape().heads;
+        spec.tokens = tokens_of_page(shape(), page_tokens_, page);
+        spec.dim = shape().dim;
         spec.sigma_offset = profile_.sigma_offset;
         spec.shape = profile_.shape;
         spec.marginal = profile_.marginal.empty() ? nullptr : &marginal_;
@@ -85,7 +78,7 @@ public:
     /// Where a page starts, in scalars of the tensor.
     size_t start(uint64_t page) const
     {
-        return size_t(page * page_tokens_ * means_.shape.channels());
+        return size_t(page * page_tokens_ * shape().channels());
     }
 
     template <class Code>
@@ -108,32 +101,28 @@ public:
         return {spec(page), block, bytes, predictor(page), box(codes, page), {}};
     }
 
-    /// A channel's parameters, for reports.
-    uint8_t sigma_index(size_t channel) const { return sigma_[channel]; }
-    float a(size_t channel) const { return a_[channel]; }
-    float b(size_t channel) const { return b_[channel]; }
-
 private:
-    std::ptrdiff_t head_stride() const { return std::ptrdiff_t(means_.shape.dim); }
-    std::ptrdiff_t token_stride() const { return std::ptrdiff_t(means_.shape.channels()); }
+    const geometry& shape() const { return means_.values.shape; }
+    std::ptrdiff_t head_stride() const { return std::ptrdiff_t(shape().dim); }
+    std::ptrdiff_t token_stride() const { return std::ptrdiff_t(shape().channels()); }
 
     normans::array_predictor predictor(uint64_t page) const
     {
-        const bool wide = !means_.fp32.empty();
-        const void* first = wide ? static_cast<const void*>(means_.fp32.data() + start(page))
-                                 : means_.bf16.data() + start(page);
+        const mean_tensor& values = means_.values;
+        const bool wide = !values.fp32.empty();
+        const void* first = wide ? static_cast<const void*>(values.fp32.data() + start(page))
+                                 : values.bf16.data() + start(page);
         const scalar_type type = wide ? normans::any_means::fp32 : scalar_type::bf16;
+        const bool has_map = !means_.a.empty();
         return {{first, head_stride(), token_stride(), type},
-                {sigma_.data(), means_.shape.dim, 0, 1},
-                {a_.data(), b_.data(), means_.shape.dim}};
+                {means_.sigma.data(), shape().dim, 0, 1},
+                {has_map ? means_.a.data() : nullptr, has_map ? means_.b.data() : nullptr,
+                 shape().dim}};
     }
 
     const normans::tensor_profile& profile_;
-    const mean_tensor& means_;
+    const staged_means& means_;
     uint32_t page_tokens_;
-    std::vector<uint8_t> sigma_;
-    std::vector<float> a_;
-    std::vector<float> b_;
     normans::marginal_table marginal_{};
 };
 

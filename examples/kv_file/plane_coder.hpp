@@ -177,12 +177,6 @@ struct group_ends {
     float largest() const { return above > below ? above : below; }
 };
 
-inline float mapped(float mean, float a, float b)
-{
-    return normans::bits_to_float(normans::map_mean(
-        normans::float_to_bits(mean), normans::float_to_bits(a), normans::float_to_bits(b)));
-}
-
 /// The planes of one quantised tensor. `set_scales` comes between scales and codes.
 class quantised_coder {
 public:
