@@ -15,6 +15,7 @@ normans_missing_packages() {
     normans_has_header CLI/CLI.hpp || echo libcli11-dev
     normans_has_header nlohmann/json.hpp || echo nlohmann-json3-dev
     normans_has_header zstd.h || echo libzstd-dev
+    normans_has_header eigen3/Eigen/Core || echo libeigen3-dev
     normans_has_header doctest/doctest.h || echo doctest-dev
     [ "${1:-}" = bench ] || return 0
     normans_has_header benchmark/benchmark.h || echo libbenchmark-dev

@@ -44,6 +44,20 @@ struct target_choice {
     bool has_quantised() const { return has(target::int8) || has(target::int4); }
 };
 
+/// Where means come from: the mu of a model or each channel's mean, drafts on top of it or not.
+enum class predictor_choice : uint8_t { model, none, lowrank, both };
+
+constexpr const char* predictor_name(predictor_choice choice)
+{
+    constexpr const char* names[] = {"model", "none", "lowrank", "both"};
+    return names[size_t(choice)];
+}
+constexpr bool has_model(predictor_choice choice)
+{
+    return choice == predictor_choice::model || choice == predictor_choice::both;
+}
+constexpr bool has_drafts(predictor_choice choice) { return choice >= predictor_choice::lowrank; }
+
 using cache_key = std::pair<uint32_t, kv_kind>;  // (layer, k or v), in the order of coding
 
 inline std::string tensor_name(cache_key key, const char* what)
@@ -206,6 +220,22 @@ inline mean_tensor load_means(const safetensors_file& file, cache_key key)
     }
     means.hash = uint32_t(normans::fingerprint_of(from, size_t(tensor.end - tensor.begin)));
     return means;
+}
+
+/// Means of a tensor that nobody predicts: zeros.
+inline mean_tensor no_means(const geometry& shape)
+{
+    return {shape, std::vector<uint16_t>(size_t(shape.scalars())), {}, 0};
+}
+
+/// The shape of a (layer, k or v), from the first target that says it.
+inline geometry shape_without_means(const safetensors_file& file, cache_key key)
+{
+    for (const char* what : {"bf16", "fp8", "int8"})
+        if (file.find(tensor_name(key, what)) != nullptr)
+            return geometry_of(file, tensor_name(key, what));
+    fail(file.path(), ": ", tensor_name(key, "int4"), " does not say its shape without means; ",
+         tensor_name(key, "bf16"), " is missing");
 }
 
 /// The fp8 scale of a tensor.

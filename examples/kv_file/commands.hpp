@@ -20,6 +20,19 @@ struct calibrate_options {
     std::string means;  // empty: in the input
     target_choice targets;
     normans::shape_id shape = normans::shape_id::gaussian;
+    predictor_choice predictor = predictor_choice::model;  // or none
+};
+
+struct profile_rank_options {
+    std::string input;
+    std::string profile;
+    std::string means;  // of both; empty: in the input
+    std::string report;
+    target_choice targets;
+    predictor_choice predictor = predictor_choice::lowrank;  // or both
+    std::vector<uint32_t> ranks = {0, 1, 2, 4, 8, 16, 32};
+    std::vector<uint32_t> page_tokens = {64, 256};
+    unsigned threads = all_threads();
 };
 
 /// Who codes int8 and int4.
@@ -38,7 +51,8 @@ struct compress_options {
     std::string means;
     std::string report;
     target_choice targets;
-    uint32_t page_tokens = 64;
+    predictor_choice predictor = predictor_choice::model;
+    uint32_t page_tokens = 0;  // 0: what the profile's ranks are for, or 64
     uint32_t lanes = 0;
     coder_choice coder = coder_choice::rans;
     uint32_t bank_kib = 256;  // of tANS, for each of int8 and int4
@@ -53,6 +67,7 @@ struct decode_options {
     std::string cache;  // decompress: to be written; verify: to be compared with
     std::string profile;
     std::string means;
+    uint32_t max_tokens = 1 << 20;  // where no means say how many there are
     unsigned threads = all_threads();
 };
 
@@ -74,6 +89,7 @@ struct plan_options {
 };
 
 int calibrate(const calibrate_options& options);
+int profile_rank(const profile_rank_options& options);
 int compress(const compress_options& options);
 int decompress(const decode_options& options);
 int verify(const decode_options& options);

@@ -10,6 +10,7 @@
 
 #include "baselines.hpp"
 #include "commands.hpp"
+#include "drafts.hpp"
 #include "model_bits.hpp"
 #include "plane_coder.hpp"
 #include "report.hpp"
@@ -38,7 +39,7 @@ double page_model_bits(const model_cost& cost, const page_coder& coder,
         const int step = normans::row_step_of(spec, block, block_bytes, token);
         for (size_t c = 0; c < channels; ++c) {
             const size_t i = coder.start(page) + token * channels + c;
-            bits += cost.bits(codes[i], means.real_mean(i, c), means.sigma[c], step);
+            bits += cost.bits(codes[i], means.real_mean(i, c), means.sigma_of(page)[c], step);
         }
     }
     return bits;
@@ -49,12 +50,19 @@ public:
     explicit compressor(const compress_options& options)
         : options_(options),
           file_(options.input),
-          means_(options.means, &file_),
-          stages_(means_, options.affine),
+          stages_(options.predictor, options.affine),
           profile_(load_profile(options.profile))
     {
         check_same(options.input, "model", file_.metadata("model"), profile_.value.model);
-        check_same(means_.file().path(), "predictor", means_.file().metadata("predictor"),
+        check_predictor(options.predictor, options.profile, profile_.value);
+        if (has_drafts(options.predictor) && options.targets.has_quantised())
+            fail("--predictor ", predictor_name(options.predictor),
+                 " is for fp8 and bf16: drafts are not made of int8 and int4");
+        if (has_drafts(options.predictor) && !options.affine)
+            fail("--no-affine has no drafts: a profile's are about mapped means");
+        if (!has_model(options.predictor)) return;
+        means_.emplace(options.means, &file_);
+        check_same(means_->file().path(), "predictor", means_->file().metadata("predictor"),
                    profile_.value.predictor);
     }
 
@@ -62,8 +70,9 @@ public:
     {
         const std::vector<cache_key> keys = keys_of(file_, options_.targets);
         if (keys.empty()) fail(options_.input, ": holds no tensors of the target");
-        head_.page_tokens = options_.page_tokens;
+        head_.page_tokens = options_.page_tokens != 0 ? options_.page_tokens : usual_page_tokens();
         head_.affine = options_.affine;
+        head_.predictor = options_.predictor;
         head_.profile_fingerprint = profile_.fingerprint;
         progress_bar progress(double(keys.size()));
         for (const cache_key& key : keys) {
@@ -100,6 +109,8 @@ public:
             if (is_quantised(what)) print_scales(sum(what));
         }
         print_row("total", "", total_);
+        for (const target what : targets_) print_ideal(target_name(what), sum(what));
+        if (targets_.size() > 1) print_ideal("total", total_);
         std::printf("\n%s: %zu bytes, of which %zu are the head, shared evenly by the targets; the "
                     "profile (%zu bytes) is not counted\n",
                     options_.output.c_str(), head_size_ + blocks_.size(), head_size_,
@@ -118,6 +129,14 @@ private:
             fail(path, ": ", what, " is \"", here, "\", the profile's is \"", there, "\"");
     }
 
+    // The length that the profile's ranks were chosen for.
+    uint32_t usual_page_tokens() const
+    {
+        for (const normans::tensor_profile& entry : profile_.value.tensors)
+            if (has_drafts(options_.predictor) && entry.rank != 0) return entry.draft_tokens;
+        return 64;
+    }
+
     static std::string short_name(cache_key key)
     {
         return std::to_string(key.first) + (key.second == kv_kind::k ? ".k" : ".v");
@@ -127,7 +146,10 @@ private:
 
     void add_tensor(cache_key key)
     {
-        const mean_tensor& means = stages_.begin(key);
+        const mean_tensor& means =
+            has_model(options_.predictor)
+                ? stages_.begin(key, &means_->file(), {})
+                : stages_.begin(key, nullptr, shape_without_means(file_, key));
         tensor_record record;
         record.key = key;
         record.shape = means.shape;
@@ -153,17 +175,19 @@ private:
         else record.bf16 = true;
         const normans::tensor_profile& entry =
             profile_entry(profile_.value, options_.profile, record.key, type, shape);
-        if (what == target::fp8) code_tensor<uint8_t>(what, entry, name, m);
-        else code_tensor<uint16_t>(what, entry, name, m);
+        if (what == target::fp8) code_tensor<uint8_t>(what, entry, name, record, m);
+        else code_tensor<uint16_t>(what, entry, name, record, m);
     }
 
     template <class Code>
     void code_tensor(target what, const normans::tensor_profile& entry, const std::string& name,
-                     measurement& m)
+                     tensor_record& record, measurement& m)
     {
         const std::vector<Code> codes = load_codes<Code>(file_, name);
-        const staged_means means = stages_.before(what, entry);
-        const page_coder coder(entry, means, options_.page_tokens);
+        staged_means means = stages_.before(what, entry);
+        if (has_drafts(options_.predictor) && entry.rank != 0)
+            record.drafts[size_t(what)] = add_drafts(means, entry, codes, m);
+        const page_coder coder(entry, means, head_.page_tokens);
         const model_cost cost(entry.dtype, entry.shape, entry.sigma_offset, entry.marginal);
         const auto bits = [&](const encode_task<Code>& done, uint64_t page) {
             return page_model_bits(cost, coder, done.spec, means, codes, page, done.out,
@@ -177,6 +201,26 @@ private:
             const uint8_t* raw = file_.data(required(file_, name));
             add_baselines({raw, raw + codes.size() * sizeof(Code)}, sizeof(Code), m);
         }
+    }
+
+    // Makes drafts and takes the means that a decoder will read from them. False: none pays.
+    template <class Code>
+    bool add_drafts(staged_means& means, const normans::tensor_profile& entry,
+                    const std::vector<Code>& codes, measurement& m)
+    {
+        const std::vector<uint8_t> drafts = make_drafts(means, entry, head_.page_tokens, codes);
+        if (drafts.empty()) return false;
+        size_t at = 0;
+        uint64_t page = 0;
+        const normans::status code =
+            mean_stages::draft(means, entry, head_.page_tokens, drafts, at, page);
+        if (code != normans::status::ok || at != drafts.size())
+            fail("a draft that was written is not read (", normans::status_name(code), ")");
+        for (const uint8_t drafted : means.is_drafted) m.drafted_pages += drafted;
+        m.draft_bytes += double(drafts.size());
+        m.coded_bytes += double(drafts.size());
+        blocks_.insert(blocks_.end(), drafts.begin(), drafts.end());
+        return true;
     }
 
     static void add_baselines(const std::vector<uint8_t>& bytes, size_t code_bytes, measurement& m)
@@ -194,7 +238,7 @@ private:
             profile_.value, options_.profile, record.key, scalar_type::bf16, means.shape);
         const normans::tensor_profile& maxima =
             maxima_entry(profile_.value, options_.profile, record.key, what, means.shape);
-        quantised_coder coder(what, values, maxima, means, record.shape, options_.page_tokens,
+        quantised_coder coder(what, values, maxima, means, record.shape, head_.page_tokens,
                               options_.affine);
         const auto code = [&](const plane_coder& plane, const auto& codes, const std::string& of,
                               measurement& to, std::vector<uint8_t>& blocks) {
@@ -382,7 +426,8 @@ private:
         json["output"] = options_.output;
         json["model"] = profile_.value.model;
         json["predictor"] = profile_.value.predictor;
-        json["page_tokens"] = options_.page_tokens;
+        json["means"] = predictor_name(options_.predictor);
+        json["page_tokens"] = head_.page_tokens;
         json["lanes"] = options_.lanes;
         json["affine"] = options_.affine;
         json["row_scale"] = options_.row_scale;
@@ -449,7 +494,7 @@ private:
 
     const compress_options& options_;
     safetensors_file file_;
-    mean_source means_;
+    std::optional<mean_source> means_;  // with a model
     mean_stages stages_;
     loaded_profile profile_;
     container_head head_;

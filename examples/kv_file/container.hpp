@@ -26,8 +26,10 @@ struct tensor_record {
     std::optional<coder_id> int8;  // how its codes are coded
     std::optional<coder_id> int4;
     geometry shape;
-    uint32_t mean_hash = 0;
+    uint32_t mean_hash = 0;       // of a file with a model's means
+    bool drafts[2] = {};          // fp8, bf16: a draft per page lies before the blocks
 
+    bool drafted(target what) const { return !is_quantised(what) && drafts[size_t(what)]; }
     bool has(target what) const
     {
         switch (what) {
@@ -52,6 +54,7 @@ struct tensor_record {
 struct container_head {
     uint32_t page_tokens = 64;
     bool affine = true;
+    predictor_choice predictor = predictor_choice::model;
     uint64_t profile_fingerprint = 0;
     uint16_t int8_plan = 0;  // of the banks, packed; 0: no tensor is coded by tANS
     uint16_t int4_plan = 0;
@@ -118,7 +121,16 @@ constexpr uint32_t layer_bit = 32, shape_bit = 64, quantised_bit = 128;
 // Of its second byte, if quantised_bit is set.
 constexpr uint32_t int8_bit = 1, int4_bit = 2, int8_tans_bit = 4, int4_tans_bit = 8;
 // Of the head's byte 5.
-constexpr uint8_t affine_flag = 1, plans_flag = 2;
+constexpr uint8_t affine_flag = 1, plans_flag = 2, no_model_flag = 4, drafts_flag = 8;
+// Of a record's byte of drafts, there with drafts_flag.
+constexpr uint32_t fp8_draft_bit = 1, bf16_draft_bit = 2;
+
+constexpr predictor_choice predictor_of(uint8_t flags)
+{
+    const bool drafts = (flags & drafts_flag) != 0;
+    if (flags & no_model_flag) return drafts ? predictor_choice::lowrank : predictor_choice::none;
+    return drafts ? predictor_choice::both : predictor_choice::model;
+}
 
 inline void put_varint(std::vector<uint8_t>& to, uint32_t value)
 {
@@ -165,7 +177,7 @@ private:
 };
 
 inline void put_record(std::vector<uint8_t>& to, const tensor_record& record,
-                       record_context& context)
+                       predictor_choice predictor, record_context& context)
 {
     const kv_kind kind = record.key.second;
     const bool says_layer = context.expected_key(kind) != record.key;
@@ -180,13 +192,16 @@ inline void put_record(std::vector<uint8_t>& to, const tensor_record& record,
     if (quantised != 0) tag |= quantised_bit;
     to.push_back(uint8_t(tag));
     if (quantised != 0) to.push_back(uint8_t(quantised));
+    if (has_drafts(predictor))
+        to.push_back(uint8_t((record.drafts[0] ? fp8_draft_bit : 0) |
+                             (record.drafts[1] ? bf16_draft_bit : 0)));
     if (says_layer) put_varint(to, record.key.first);
     if (says_shape) {
         put_varint(to, record.shape.tokens);
         put_varint(to, record.shape.heads);
         put_varint(to, record.shape.dim);
     }
-    put_u32(to, record.mean_hash);
+    if (has_model(predictor)) put_u32(to, record.mean_hash);
     context.advance(record);
 }
 
@@ -200,12 +215,15 @@ inline std::vector<uint8_t> head_bytes(const container_head& head)
     const bool has_plans = head.int8_plan != 0 || head.int4_plan != 0;
     if (has_plans) put_u32(bytes, uint32_t(head.int8_plan) | uint32_t(head.int4_plan) << 16);
     record_context context;
-    for (const tensor_record& record : head.tensors) put_record(bytes, record, context);
+    for (const tensor_record& record : head.tensors)
+        put_record(bytes, record, head.predictor, context);
     const auto length = uint32_t(bytes.size());
     bytes.resize((bytes.size() + 3) / 4 * 4);
     std::memcpy(bytes.data(), container_magic, sizeof container_magic);
     bytes[4] = container_version;
-    bytes[5] = uint8_t((head.affine ? affine_flag : 0) | (has_plans ? plans_flag : 0));
+    bytes[5] = uint8_t((head.affine ? affine_flag : 0) | (has_plans ? plans_flag : 0) |
+                       (has_model(head.predictor) ? 0 : no_model_flag) |
+                       (has_drafts(head.predictor) ? drafts_flag : 0));
     normans::detail::store_u32(&bytes[8], head.page_tokens);
     normans::detail::store_u32(&bytes[12], length);
     normans::detail::store_u64(&bytes[16], head.profile_fingerprint);
@@ -233,6 +251,7 @@ public:
                  unsigned(container_version));
         container_head head;
         head.affine = (file_[5] & affine_flag) != 0;
+        head.predictor = predictor_of(file_[5]);
         head.page_tokens = normans::detail::load_u32(&file_[8]);
         end_ = normans::detail::load_u32(&file_[12]);
         head.profile_fingerprint = normans::detail::load_u64(&file_[16]);
@@ -252,7 +271,7 @@ public:
             head.int4_plan = take_u16();
         }
         record_context context;
-        while (next_ < end_) head.tensors.push_back(read_record(context));
+        while (next_ < end_) head.tensors.push_back(read_record(head.predictor, context));
         bytes = head_bytes(head);
         if (bytes.size() > file_.size() || !std::equal(bytes.begin(), bytes.end(), file_.begin()))
             broken("an impossible head");
@@ -301,7 +320,7 @@ private:
         broken("an impossible number in its head");
     }
 
-    tensor_record read_record(record_context& context)
+    tensor_record read_record(predictor_choice predictor, record_context& context)
     {
         const uint32_t tag = take();
         tensor_record record;
@@ -316,6 +335,11 @@ private:
         };
         if (quantised & int8_bit) record.int8 = coder(int8_tans_bit);
         if (quantised & int4_bit) record.int4 = coder(int4_tans_bit);
+        if (has_drafts(predictor)) {
+            const uint32_t drafts = take();
+            record.drafts[0] = (drafts & fp8_draft_bit) != 0;
+            record.drafts[1] = (drafts & bf16_draft_bit) != 0;
+        }
         record.key = context.expected_key(kind);
         record.shape = context.expected_shape(kind);
         if (tag & layer_bit) record.key.first = take_varint();
@@ -324,11 +348,14 @@ private:
             record.shape.heads = take_varint();
             record.shape.dim = take_varint();
         }
-        for (unsigned i = 0; i < 4; ++i) record.mean_hash |= uint32_t(take()) << 8 * i;
+        for (unsigned i = 0; i < 4 && has_model(predictor); ++i)
+            record.mean_hash |= uint32_t(take()) << 8 * i;
         if (!context.ascends(record.key)) broken("tensors out of order");
         if (record.shape.channels() > 0x7fffffff) broken("an impossible shape");
         if (!record.fp8 && !record.bf16 && !record.int8 && !record.int4)
             broken("a tensor without a target");
+        if ((record.drafts[0] && !record.fp8) || (record.drafts[1] && !record.bf16))
+            broken("drafts of what is not there");
         context.advance(record);
         return record;
     }

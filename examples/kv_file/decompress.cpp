@@ -19,15 +19,23 @@ public:
           bytes_(read_file(options.coded)),
           head_(read_head(options.coded, bytes_)),
           profile_(load_profile(options.profile)),
-          means_(options.means, cache),
-          stages_(means_, head_.affine)
+          stages_(head_.predictor, head_.affine)
     {
         if (head_.profile_fingerprint != profile_.fingerprint)
             fail(options.coded, ": was coded under another profile than ", options.profile);
-        const std::string predictor = means_.file().metadata("predictor");
+        check_predictor(head_.predictor, options.profile, profile_.value);
+        if (!has_model(head_.predictor)) {
+            for (const tensor_record& record : head_.tensors) check_shape(record);
+            return;
+        }
+        if (options.means.empty() && cache == nullptr)
+            fail(options.coded, ": was coded under a model's means: --mu, the file with them, is "
+                                "needed");
+        means_.emplace(options.means, cache);
+        const std::string predictor = means_->file().metadata("predictor");
         if (!predictor.empty() && !profile_.value.predictor.empty() &&
             predictor != profile_.value.predictor)
-            fail(means_.file().path(), ": predictor is \"", predictor, "\", the profile's is \"",
+            fail(means_->file().path(), ": predictor is \"", predictor, "\", the profile's is \"",
                  profile_.value.predictor, "\"");
     }
 
@@ -41,14 +49,9 @@ public:
         size_t at = head_bytes(head_).size();
         progress_bar progress(double(head_.tensors.size()));
         for (const tensor_record& record : head_.tensors) {
-            const mean_tensor& means = stages_.begin(record.key);
-            const std::string name = tensor_name(record.key, "mu");
-            if (!(means.shape == record.shape))
-                fail(means_.file().path(), ": ", name, " has shape ", to_text(means.shape),
-                     ", but ", to_text(record.shape), " was coded");
-            if (means.hash != record.mean_hash)
-                fail(means_.file().path(), ": ", name, " is not the one that ", options_.coded,
-                     " was coded under");
+            const mean_tensor& means = stages_.begin(
+                record.key, means_ ? &means_->file() : nullptr, record.shape);
+            if (means_) check_means(record, means);
             for (const target what : all_targets)
                 if (record.has(what) && !decode_target(record, what, means, at, visit)) return;
             progress.advance(1);
@@ -57,6 +60,30 @@ public:
     }
 
 private:
+    void check_means(const tensor_record& record, const mean_tensor& means) const
+    {
+        const std::string name = tensor_name(record.key, "mu"), path = means_->file().path();
+        if (!(means.shape == record.shape))
+            fail(path, ": ", name, " has shape ", to_text(means.shape), ", but ",
+                 to_text(record.shape), " was coded");
+        if (means.hash != record.mean_hash)
+            fail(path, ": ", name, " is not the one that ", options_.coded, " was coded under");
+    }
+
+    // Without means nothing but this bounds what is decoded: channels by the profile, tokens by
+    // the caller.
+    void check_shape(const tensor_record& record) const
+    {
+        if (record.shape.tokens > options_.max_tokens)
+            fail(options_.coded, ": ", tensor_name(record.key, "*"), " has ", record.shape.tokens,
+                 " tokens, more than --max-tokens ", options_.max_tokens);
+        for (const target what : all_targets)
+            if (record.has(what))
+                profile_entry(profile_.value, options_.profile, record.key,
+                              is_quantised(what) ? scalar_type::bf16 : record.dtype(what),
+                              record.shape);
+    }
+
     template <class Visitor>
     bool decode_target(const tensor_record& record, target what, const mean_tensor& means,
                        size_t& at, Visitor& visit)
@@ -75,12 +102,26 @@ private:
     {
         const normans::tensor_profile& entry = profile_entry(
             profile_.value, options_.profile, record.key, record.dtype(what), record.shape);
-        const staged_means means = stages_.before(what, entry);
+        const std::string name = tensor_name(record.key, target_name(what));
+        staged_means means = stages_.before(what, entry);
+        if (record.drafted(what)) read_drafts(means, entry, name, at);
         const page_coder coder(entry, means, head_.page_tokens);
         std::vector<Code> codes(size_t(record.shape.scalars()));
-        decode_plane(coder, codes, tensor_name(record.key, target_name(what)), at);
+        decode_plane(coder, codes, name, at);
         stages_.after(what, entry, means, codes);
         return codes;
+    }
+
+    void read_drafts(staged_means& means, const normans::tensor_profile& entry,
+                     const std::string& name, size_t& at) const
+    {
+        if (entry.rank == 0) fail(options_.coded, ": damaged: ", name, " has drafts of rank 0");
+        uint64_t page = 0;
+        const normans::status code =
+            mean_stages::draft(means, entry, head_.page_tokens, bytes_, at, page);
+        if (code != normans::status::ok)
+            fail(options_.coded, ": damaged: the draft of ", name, ", page ", page, " (",
+                 normans::status_name(code), ")");
     }
 
     quantised_tensor decode_quantised(const tensor_record& record, target what,
@@ -163,7 +204,7 @@ private:
     std::vector<uint8_t> bytes_;
     container_head head_;
     loaded_profile profile_;
-    mean_source means_;
+    std::optional<mean_source> means_;  // with a model
     mean_stages stages_;
     std::optional<loaded_bank> banks_[2];  // int8, int4
 };
@@ -238,7 +279,6 @@ private:
 
 int decompress(const decode_options& options)
 {
-    if (options.means.empty()) fail("decompress needs --mu, the file with the means");
     decoder job(options, nullptr);
     std::vector<tensor_bytes> tensors;
     job.for_each_tensor([&](const tensor_record& record, target what, const auto& codes) {

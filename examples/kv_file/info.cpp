@@ -2,6 +2,8 @@
 
 #include <cstdio>
 
+#include <normans/lowrank/draft.hpp>
+
 #include "commands.hpp"
 #include "container.hpp"
 
@@ -57,6 +59,26 @@ block_counts count_blocks(const std::string& path, const std::vector<uint8_t>& b
     return counts;
 }
 
+// Walks the drafts before a target's blocks; how many bytes they have.
+uint64_t count_drafts(const std::string& path, const std::vector<uint8_t>& bytes,
+                      const tensor_record& record, uint32_t page_tokens, const std::string& name,
+                      size_t& at)
+{
+    const size_t first = at;
+    for (uint64_t page = 0; page < pages_of(record.shape, page_tokens); ++page) {
+        const uint32_t tokens = tokens_of_page(record.shape, page_tokens, page);
+        const auto channels = uint32_t(record.shape.channels());
+        normans::draft_header header{};
+        const normans::status code = normans::read_draft_header(
+            bytes.data() + at, bytes.size() - at, tokens, channels, header);
+        if (code != normans::status::ok)
+            fail(path, ": damaged: the draft of ", name, ", page ", page, " (",
+                 normans::status_name(code), ")");
+        at += size_t(normans::draft_bytes(header.rank, tokens, channels));
+    }
+    return at - first;
+}
+
 }  // namespace
 
 int info(const std::string& path)
@@ -64,9 +86,10 @@ int info(const std::string& path)
     const std::vector<uint8_t> bytes = read_file(path);
     const container_head head = read_head(path, bytes);
     size_t at = head_bytes(head).size();
-    std::printf("%s: %zu bytes, head %zu bytes, pages of %u tokens, affine map %s, profile "
-                "%016llx\n",
-                path.c_str(), bytes.size(), at, head.page_tokens, head.affine ? "on" : "off",
+    std::printf("%s: %zu bytes, head %zu bytes, pages of %u tokens, predictor %s, affine map %s, "
+                "profile %016llx\n",
+                path.c_str(), bytes.size(), at, head.page_tokens, predictor_name(head.predictor),
+                head.affine ? "on" : "off",
                 static_cast<unsigned long long>(head.profile_fingerprint));
     std::printf("%-24s %-8s %12s %7s %6s %9s %10s %11s\n", "tensor", "type", "bytes", "coded",
                 "raw", "constant", "predicted", "row-scaled");
@@ -75,6 +98,13 @@ int info(const std::string& path)
         const tensor_record& record = head.tensors[i];
         for (const target what : all_targets) {
             if (!record.has(what)) continue;
+            if (record.drafted(what)) {
+                const std::string name = tensor_name(record.key, target_name(what));
+                block_counts drafts;
+                drafts.bytes = count_drafts(path, bytes, record, head.page_tokens, name, at);
+                print_counts(name + "_drafts", "", drafts);
+                layer.add(drafts);
+            }
             for (const plane_shape& plane : planes_of(what, record.dtype(what), record.shape,
                                                        head.page_tokens)) {
                 const std::string name = tensor_name(record.key, target_name(what)) + plane.suffix;

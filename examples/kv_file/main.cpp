@@ -47,6 +47,10 @@ int run(int argc, char** argv)
         to->add_option("--threads", threads, "who codes; 1: no thread is started (all processors)")
             ->check(CLI::Range(1, 1024));
     };
+    const auto add_max_tokens = [](CLI::App* to, uint32_t& tokens) {
+        to->add_option("--max-tokens", tokens, "refuse more, of a file without mu (1048576)")
+            ->check(CLI::Range(1, 0x7fffffff));
+    };
     const std::map<std::string, coder_choice> coders = {{"rans", coder_choice::rans},
                                                         {"tans", coder_choice::tans},
                                                         {"auto", coder_choice::both}};
@@ -56,7 +60,13 @@ int run(int argc, char** argv)
             ->delimiter(',')
             ->check(CLI::IsMember({"fp8", "bf16", "int8", "int4", "all"}));
     };
-    std::string shape_text = "gaussian", coder_text = "rans";
+    const std::map<std::string, predictor_choice> predictors = {
+        {"model", predictor_choice::model},
+        {"none", predictor_choice::none},
+        {"lowrank", predictor_choice::lowrank},
+        {"both", predictor_choice::both}};
+    std::string shape_text = "gaussian", coder_text = "rans", predictor_text = "model";
+    std::string base_text = "model", rank_text = "lowrank";
 
     calibrate_options calibrating;
     CLI::App* calibrate_app = app.add_subcommand("calibrate", "fit a profile to a cache");
@@ -66,10 +76,35 @@ int run(int argc, char** argv)
     add_targets(calibrate_app);
     calibrate_app->add_option("--shape", shape_text, "gaussian, mixture or mixture-marginal")
         ->check(CLI::IsMember(shapes));
+    calibrate_app->add_option("--predictor", base_text, "model (mu), or none: means of channels")
+        ->check(CLI::IsMember({"model", "none"}));
     calibrate_app->callback([&] {
         calibrating.targets = targets_of(target_texts);
+        calibrating.predictor = predictors.at(base_text);
         calibrating.shape = shapes.at(shape_text);
         command = [&] { return calibrate(calibrating); };
+    });
+
+    profile_rank_options ranking;
+    CLI::App* rank_app = app.add_subcommand("profile-rank", "fit a profile with ranks of drafts");
+    rank_app->add_option("CALIB", ranking.input, "cache, .safetensors")->required();
+    rank_app->add_option("--profile", ranking.profile, "profile to write")->required();
+    rank_app->add_option("--mu", ranking.means, "file with the means, if not CALIB");
+    rank_app->add_option("--predictor", rank_text, "lowrank (no mu), or both: on top of mu")
+        ->check(CLI::IsMember({"lowrank", "both"}));
+    rank_app->add_option("--ranks", ranking.ranks, "to try (0,1,2,4,8,16,32)")
+        ->delimiter(',')
+        ->check(CLI::Range(0u, normans::max_rank));
+    rank_app->add_option("--page-tokens", ranking.page_tokens, "block lengths to try (64,256)")
+        ->delimiter(',')
+        ->check(CLI::Range(1, 0x7fffffff));
+    rank_app->add_option("--json", ranking.report, "totals to write");
+    add_targets(rank_app);
+    add_threads(rank_app, ranking.threads);
+    rank_app->callback([&] {
+        ranking.targets = targets_of(target_texts);
+        ranking.predictor = predictors.at(rank_text);
+        command = [&] { return profile_rank(ranking); };
     });
 
     compress_options compressing;
@@ -79,6 +114,8 @@ int run(int argc, char** argv)
     compress_app->add_option("--profile", compressing.profile, "profile")->required();
     compress_app->add_option("--mu", compressing.means, "file with the means, if not IN");
     add_targets(compress_app);
+    compress_app->add_option("--predictor", predictor_text, "model, none, lowrank or both (model)")
+        ->check(CLI::IsMember(predictors));
     compress_app->add_option("--page-tokens", compressing.page_tokens, "tokens per block (64)")
         ->check(CLI::Range(1, 0x7fffffff));
     compress_app->add_option("--lanes", compressing.lanes, "1, 8, 16, 32; 0: by the block's size")
@@ -95,6 +132,7 @@ int run(int argc, char** argv)
     compress_app->callback([&] {
         compressing.targets = targets_of(target_texts);
         compressing.coder = coders.at(coder_text);
+        compressing.predictor = predictors.at(predictor_text);
         command = [&] { return compress(compressing); };
     });
 
@@ -104,6 +142,7 @@ int run(int argc, char** argv)
     decompress_app->add_option("BACK", decompressing.cache, "cache to write")->required();
     decompress_app->add_option("--profile", decompressing.profile, "profile")->required();
     decompress_app->add_option("--mu", decompressing.means, "file with the means");
+    add_max_tokens(decompress_app, decompressing.max_tokens);
     add_threads(decompress_app, decompressing.threads);
     decompress_app->callback([&] { command = [&] { return decompress(decompressing); }; });
 
@@ -113,6 +152,7 @@ int run(int argc, char** argv)
     verify_app->add_option("OUT", verifying.coded, "coded file, .nkv")->required();
     verify_app->add_option("--profile", verifying.profile, "profile")->required();
     verify_app->add_option("--mu", verifying.means, "file with the means, if not IN");
+    add_max_tokens(verify_app, verifying.max_tokens);
     add_threads(verify_app, verifying.threads);
     verify_app->callback([&] { command = [&] { return verify(verifying); }; });
 

@@ -115,7 +115,7 @@ private:
         const scalar_type type = wide ? normans::any_means::fp32 : scalar_type::bf16;
         const bool has_map = !means_.a.empty();
         return {{first, head_stride(), token_stride(), type},
-                {means_.sigma.data(), shape().dim, 0, 1},
+                {means_.sigma_of(page).data(), shape().dim, 0, 1},
                 {has_map ? means_.a.data() : nullptr, has_map ? means_.b.data() : nullptr,
                  shape().dim}};
     }
@@ -140,6 +140,19 @@ inline const normans::tensor_profile& profile_entry(const normans::profile& prof
         fail(path, ": ", tensor_name(key, what), " has ", entry->heads, " heads of ", entry->dim,
              " in the profile, ", shape.heads, " of ", shape.dim, " in the cache");
     return *entry;
+}
+
+/// A profile is for means of a model or for means of 0, not for both.
+inline void check_predictor(predictor_choice predictor, const std::string& path,
+                            const normans::profile& profile)
+{
+    for (const normans::tensor_profile& entry : profile.tensors) {
+        if (entry.has_model == has_model(predictor)) continue;
+        fail(path, entry.has_model ? ": was calibrated on a model's means"
+                                   : ": was calibrated without a model",
+             "; --predictor ", predictor_name(predictor), " needs one ",
+             entry.has_model ? "without" : "with");
+    }
 }
 
 struct loaded_profile {

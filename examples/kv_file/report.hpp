@@ -32,7 +32,10 @@ struct measurement {
         double coded_bytes = 0;
         double model_bits = 0;
     } scales;
-    double row_step_bits = 0;  // of int8 and int4: what row steps add to the model's bits
+    // Side information, beside the codes' bits: 4 bits a token where rows are scaled, and drafts.
+    double row_step_bits = 0;
+    double draft_bytes = 0;
+    double drafted_pages = 0;
 
     /// int8 and int4: the codes alone by rANS and tANS, where both were tried.
     struct coder_part {
@@ -60,6 +63,8 @@ struct measurement {
         scales.coded_bytes += other.scales.coded_bytes;
         scales.model_bits += other.scales.model_bits;
         row_step_bits += other.row_step_bits;
+        draft_bytes += other.draft_bytes;
+        drafted_pages += other.drafted_pages;
         for (int c = 0; c < 2; ++c) {
             coders[c].coded_bytes += other.coders[c].coded_bytes;
             coders[c].encode_seconds += other.coders[c].encode_seconds;
@@ -71,6 +76,9 @@ struct measurement {
     static double over(double a, double b) { return b > 0 ? a / b : 0; }
     double bits_per_scalar() const { return over(8 * coded_bytes, scalars); }
     double model_bits_per_scalar() const { return over(model_bits, scalars); }
+    double side_bits() const { return row_step_bits + 8 * draft_bytes; }
+    double ideal_bits_per_scalar() const { return over(model_bits + side_bits(), scalars); }
+    double excess() const { return over(bits_per_scalar(), ideal_bits_per_scalar()) - 1; }
     double ratio() const { return over(raw_bytes, coded_bytes); }
     double encode_mb_s() const { return over(raw_bytes / 1e6, encode_seconds); }
     double decode_mb_s() const { return over(raw_bytes / 1e6, decode_seconds); }
@@ -94,6 +102,12 @@ struct measurement {
               {"constant", std::uint64_t(blocks[2])},
               {"predicted", std::uint64_t(blocks[3])},
               {"row_scaled", std::uint64_t(row_scaled_blocks)}}}};
+        json["side_information"] = {{"draft_bytes", std::uint64_t(draft_bytes)},
+                                    {"drafted_pages", std::uint64_t(drafted_pages)},
+                                    {"row_step_bytes", row_step_bits / 8},
+                                    {"bits_per_scalar", over(side_bits(), scalars)}};
+        json["ideal_bits_per_scalar"] = ideal_bits_per_scalar();
+        json["excess"] = excess();
         if (scales.raw_bytes > 0) {
             json["scales"] = {{"raw_bytes", std::uint64_t(scales.raw_bytes)},
                               {"coded_bytes", std::uint64_t(scales.coded_bytes)},
@@ -143,6 +157,18 @@ inline void print_scales(const measurement& m)
                 measurement::over(8 * m.scales.coded_bytes, m.scalars),
                 measurement::over(m.scales.model_bits, m.scalars),
                 measurement::over(m.scales.raw_bytes, m.scales.coded_bytes));
+}
+
+/// Two lines: side information, and what model and side information take in real arithmetic.
+inline void print_ideal(const char* target, const measurement& m)
+{
+    std::printf("side information, %s: %.0f bytes of drafts (%.0f pages have one), %.0f bytes of "
+                "row steps, %.4f bits a scalar\n",
+                target, m.draft_bytes, m.drafted_pages, m.row_step_bits / 8,
+                measurement::over(m.side_bits(), m.scalars));
+    std::printf("ideal, %s: %.4f bits with side information, in real arithmetic; coded %.2f %% "
+                "above\n",
+                target, m.ideal_bits_per_scalar(), 100 * m.excess());
 }
 
 /// A bar on stderr, if that is a terminal.

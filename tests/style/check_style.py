@@ -82,8 +82,14 @@ def check_arrows(include):
             for name in angled:
                 if name not in CORE_STANDARD:
                     yield f"{header} includes <{name}>: the core has no library"
+    for header in headers_of(include):
+        for name in includes_of(include, header)[1]:
+            if "Eigen" in name and header != "lowrank/decompose.hpp":
+                yield f"{header} includes <{name}>: only lowrank/decompose.hpp may"
     for start in ("normans.hpp", "host/codec.hpp"):
         for header in closure(include, start):
+            if header == "lowrank/decompose.hpp":
+                yield f"{start} pulls {header}"
             if header.startswith("cuda/"):
                 yield f"{start} pulls {header}"
             for name in includes_of(include, header)[1]:

@@ -43,6 +43,11 @@ profile make_profile()
     made.tensors[1].shape = shape_id::mixture_marginal;
     made.tensors[1].marginal.assign(256, 128);
     made.tensors[2].shape = shape_id::mixture;
+    made.tensors[2].has_model = false;
+    made.tensors[2].rank = 3;
+    made.tensors[2].draft_tokens = 64;
+    made.tensors[2].draft_sigma.assign(7, 40);
+    made.tensors[2].draft_scale = {1, 0, -0.0f, 2.5f, 1e-30f, 3, 4};
     return made;
 }
 
@@ -76,6 +81,11 @@ TEST_CASE("a profile comes back as it was, and has one form")
     CHECK(found->dim == 7);
     CHECK(found->affine_b == made.tensors[2].affine_b);
     CHECK(std::signbit(found->affine_b[0]));
+    CHECK_FALSE(found->has_model);
+    CHECK((found->rank == 3 && found->draft_tokens == 64));
+    CHECK(found->draft_sigma == made.tensors[2].draft_sigma);
+    CHECK(found->draft_scale == made.tensors[2].draft_scale);
+    CHECK((parsed.value.tensors[1].has_model && parsed.value.tensors[1].rank == 0));
     CHECK(find_tensor(parsed.value, 0, kv_kind::v, scalar_type::bf16) == nullptr);
     CHECK(find_tensor(parsed.value, 1, kv_kind::k, scalar_type::bf16) == nullptr);
 
@@ -103,6 +113,12 @@ TEST_CASE("no profile is written that would not be read")
     CHECK(code_of([](profile& p) { p.tensors[0].marginal.assign(256, 128); }) ==
           status::bad_header);
     CHECK(code_of([](profile& p) { p.tensors[1].marginal[3] = 0; }) == status::bad_header);
+    CHECK(code_of([](profile& p) { p.tensors[2].rank = 0; }) == status::bad_header);
+    CHECK(code_of([](profile& p) { p.tensors[2].rank = 1025; }) == status::bad_header);
+    CHECK(code_of([](profile& p) { p.tensors[0].rank = 1; }) == status::bad_header);
+    CHECK(code_of([](profile& p) { p.tensors[2].draft_tokens = 0; }) == status::bad_header);
+    CHECK(code_of([](profile& p) { p.tensors[2].draft_sigma.pop_back(); }) == status::bad_header);
+    CHECK(code_of([](profile& p) { p.tensors[2].draft_scale[3] = 1e-42f; }) == status::bad_header);
     for (const float bad : {0.0f, -1.0f, 1e-45f, 1e-42f, std::numeric_limits<float>::infinity(),
                             std::numeric_limits<float>::quiet_NaN()})
         CHECK(code_of([&](profile& p) { p.tensors[0].scale = bad; }) == status::bad_header);
@@ -157,8 +173,12 @@ TEST_CASE("fields that lie are found before memory is taken for them")
     CHECK(with_u32(8, 1) == status::unsupported_version);
     CHECK(with_u32(first_tensor + 4, 10) == status::bad_header);  // out of order
     std::vector<uint8_t> changed = bytes;
-    changed[first_tensor + 3] = 2;
+    changed[first_tensor + 3] = 8;
     CHECK(parse_rehashed(changed) == status::bad_header);
-    changed[first_tensor + 3] = 1;
-    CHECK(parse_rehashed(changed) != status::ok);
+    changed[first_tensor + 3] = 2;  // no model: needs no further bytes
+    CHECK(parse_rehashed(changed) == status::ok);
+    for (const uint8_t flags : {uint8_t(1), uint8_t(4)}) {
+        changed[first_tensor + 3] = flags;
+        CHECK(parse_rehashed(changed) != status::ok);
+    }
 }

@@ -99,6 +99,23 @@ def make_cache(shapes, tokens, seed=1):
     return tensors
 
 
+def make_lowrank_cache(ranks, tokens, heads, dim, seed=2):
+    """ranks: {(layer, kind): rank}. That many outer products of size 30 on noise of size 1."""
+    source = random.Random(seed)
+    tensors, width = {}, heads * dim
+    for (layer, kind), rank in ranks.items():
+        rows = [[source.gauss(0, 30) for _ in range(rank)] for _ in range(tokens)]
+        columns = [[source.gauss(0, 1) for _ in range(rank)] for _ in range(width)]
+        values = [sum(u * v for u, v in zip(row, column)) + source.gauss(0, 1)
+                  for row in rows for column in columns]
+        shape, prefix = [tokens, heads, dim], f"layers.{layer}.{kind}."
+        scale = struct.unpack("<f", struct.pack("<f", max(map(abs, values)) / 448))[0]
+        tensors[prefix + "bf16"] = ("BF16", shape, pack16([bf16(v) for v in values]))
+        tensors[prefix + "fp8"] = ("F8_E4M3", shape, bytes(e4m3(v / scale) for v in values))
+        tensors[prefix + "scale"] = ("F32", [1], struct.pack("<f", scale))
+    return tensors
+
+
 def f32(value):
     return struct.unpack("<f", struct.pack("<f", value))[0]
 
@@ -518,6 +535,177 @@ class Quantised(RoundTripping):
         self.bad(*bad, says="odd nibble", output=out)
 
 
+class Predictors(ToolTest):
+    """Drafts, and caches that nobody predicts: without mu on both sides."""
+
+    def coded_size(self, *options):
+        self.good("compress", self.path("in"), self.path("o"), "--profile", self.path("p"),
+                  *options)
+        return os.path.getsize(self.path("o"))
+
+    def check_back(self, expected, *means):
+        common = ("--profile", self.path("p"), *means)
+        self.good("verify", self.path("in"), self.path("o"), *common)
+        self.good("decompress", self.path("o"), self.path("b"), *common)
+        self.good("info", self.path("o"))
+        self.assertEqual(read_safetensors(self.path("b"))[0], expected)
+
+    def test_ranks_are_those_of_exhaustive_search(self):
+        ranks, tries = {(0, "k"): 3, (0, "v"): 0, (1, "v"): 5}, (0, 1, 2, 3, 4, 5, 6)
+        tensors = make_lowrank_cache(ranks, 96, 2, 16)
+        for (layer, kind), rank in ranks.items():
+            one = {n: t for n, t in tensors.items() if n.startswith(f"layers.{layer}.{kind}.")}
+            write_safetensors(self.path("in"), one)
+            found = {}
+            for what in ("bf16", "fp8"):
+                common = ("--profile", self.path("p"), "--target", what, "--page-tokens", 48)
+                sizes = {}
+                for r in tries:
+                    self.good("profile-rank", self.path("in"), *common, "--ranks", r)
+                    sizes[r] = self.coded_size("--predictor", "lowrank", "--target", what,
+                                               "--page-tokens", 48, "--lanes", 1)
+                out = self.good("profile-rank", self.path("in"), *common, "--ranks",
+                                ",".join(map(str, tries)), "--json", self.path("r"))
+                found[what] = json.loads(self.path("r").read_text())["tensors"][0]["rank"]
+                self.assertEqual(sizes[found[what]], min(sizes.values()), (what, sizes))
+                self.assertIn("does not pay" if found[what] == 0 else "low rank pays", out)
+            self.assertEqual(found["bf16"], rank)
+
+    def test_round_trips(self):
+        ranks = {(0, "k"): 2, (0, "v"): 0, (3, "v"): 1}
+        tensors = make_lowrank_cache(ranks, 70, 2, 20)
+        expected = targets_of(tensors)
+        write_safetensors(self.path("in"), tensors)
+        self.good("profile-rank", self.path("in"), "--profile", self.path("p"), "--page-tokens",
+                  "32,64", "--ranks", "1,2,4")
+        for options in ((), ("--page-tokens", 1), ("--page-tokens", 69), ("--page-tokens", 1000),
+                        ("--target", "fp8", "--no-row-scale")):
+            for predictor in ("none", "lowrank"):
+                self.coded_size("--predictor", predictor, *options)
+                self.check_back({n: t for n, t in expected.items()
+                                 if "--target" not in options or n.endswith("fp8")})
+        coded = set()
+        for threads in (1, 3):
+            self.coded_size("--predictor", "lowrank", "--page-tokens", 16, "--threads", threads)
+            coded.add(self.path("o").read_bytes())
+        self.assertEqual(len(coded), 1)
+        # A length that is not asked for is the profile's.
+        self.coded_size("--predictor", "lowrank", "--json", self.path("r"))
+        report = json.loads(self.path("r").read_text())
+        self.assertEqual((report["means"], report["page_tokens"] in (32, 64)), ("lowrank", True))
+
+    def test_low_rank_on_top_of_a_model(self):
+        # The model knows the noise's mean, not the outer products.
+        tensors = make_lowrank_cache({(0, "k"): 2}, 64, 2, 16)
+        source, values = random.Random(4), []
+        for i in range(64 * 32):
+            values.append(bf16(source.gauss(i % 32 % 7, 0.1)))
+        tensors["layers.0.k.mu"] = ("BF16", [64, 2, 16], pack16(values))
+        write_safetensors(self.path("in"), tensors)
+        sizes = {}
+        self.good("calibrate", self.path("in"), "--profile", self.path("p"))
+        sizes["model"] = self.coded_size("--page-tokens", 64)
+        self.good("profile-rank", self.path("in"), "--profile", self.path("p"), "--predictor",
+                  "both", "--page-tokens", 64)
+        for predictor in ("model", "both"):
+            sizes[predictor] = self.coded_size("--predictor", predictor, "--page-tokens", 64)
+            self.check_back(targets_of(tensors), "--mu", self.path("in"))
+        self.assertLess(sizes["both"], 0.9 * sizes["model"])
+        self.bad("decompress", self.path("o"), self.path("c"), "--profile", self.path("p"),
+                 says="--mu")
+
+    def test_quantised_without_a_model(self):
+        tensors = make_cache({(0, "k"): (1, 33)}, 9)
+        del tensors["layers.0.k.mu"]
+        write_safetensors(self.path("in"), tensors)
+        every = ("--target", "all,int8,int4")
+        self.good("calibrate", self.path("in"), "--profile", self.path("p"), *every, "--predictor",
+                  "none")
+        self.coded_size("--predictor", "none", *every)
+        self.check_back({**targets_of(tensors), **quantised(tensors, "int8"),
+                         **quantised(tensors, "int4")})
+
+    def test_any_bits(self):
+        # NaNs, infinities, dead and constant channels, on both sides of the search.
+        source = random.Random(3)
+        tensors = make_lowrank_cache({(0, "k"): 2, (0, "v"): 1}, 64, 1, 16)
+        wild = [source.randrange(65536) for _ in range(1024)]
+        tensors["layers.0.k.bf16"] = ("BF16", [64, 1, 16], pack16(wild))
+        tensors["layers.0.k.fp8"] = ("F8_E4M3", [64, 1, 16], bytes(range(256)) * 4)
+        dead = bytearray(tensors["layers.0.v.bf16"][2])
+        for token in range(64):
+            dead[32 * token : 32 * token + 4] = b"\x00\x80\x80\x3f"
+        tensors["layers.0.v.bf16"] = ("BF16", [64, 1, 16], bytes(dead))
+        write_safetensors(self.path("in"), tensors)
+        self.good("profile-rank", self.path("in"), "--profile", self.path("p"), "--page-tokens",
+                  32, "--ranks", "1,2")
+        for predictor in ("none", "lowrank"):
+            self.coded_size("--predictor", predictor)
+            self.check_back(targets_of(tensors))
+
+    def test_empty(self):
+        for shape in ([0, 2, 8], [3, 0, 8], [3, 2, 0]):
+            write_safetensors(self.path("in"), {
+                "layers.0.k.fp8": ("F8_E4M3", shape, b""),
+                "layers.0.k.scale": ("F32", [1], struct.pack("<f", 1))})
+            self.good("profile-rank", self.path("in"), "--profile", self.path("p"))
+            self.coded_size("--predictor", "lowrank")
+            self.check_back({"layers.0.k.fp8": ("F8_E4M3", shape, b"")})
+
+    def test_report(self):
+        tensors = make_lowrank_cache({(0, "k"): 2, (0, "v"): 0}, 128, 2, 32)
+        write_safetensors(self.path("in"), tensors)
+        self.good("profile-rank", self.path("in"), "--profile", self.path("p"), "--page-tokens", 64,
+                  "--ranks", 2)
+        out = self.good("compress", self.path("in"), self.path("o"), "--profile", self.path("p"),
+                        "--predictor", "lowrank", "--json", self.path("r"), "--lanes", 1)
+        self.assertIn("side information, bf16", out)
+        self.assertIn("ideal, total", out)
+        report = json.loads(self.path("r").read_text())
+        one = report["targets"]["bf16"]
+        side = one["side_information"]
+        # Two pages of k with a draft of rank 2, 64 tokens by 64 channels.
+        self.assertEqual((side["draft_bytes"], side["drafted_pages"]), (2 * (8 + 260), 2))
+        self.assertAlmostEqual(one["ideal_bits_per_scalar"],
+                               one["model_bits_per_scalar"] + side["bits_per_scalar"])
+        # 20 bytes of header and state a block, four blocks.
+        over = 8 * (one["coded_bytes"] - 4 * 20) / one["scalars"] / one["ideal_bits_per_scalar"]
+        self.assertLess(over, 1.005)
+        self.assertGreater(one["excess"], 0)
+        self.assertEqual(sum(t["coded_bytes"] for t in report["targets"].values()),
+                         os.path.getsize(self.path("o")))
+
+    def test_errors(self):
+        tensors = make_cache({(0, "k"): (1, 16)}, 8)
+        write_safetensors(self.path("in"), tensors)
+        cache, p, q, o = (self.path(n) for n in ("in", "p", "q", "o"))
+        self.good("calibrate", cache, "--profile", p)
+        self.good("profile-rank", cache, "--profile", q)
+        for predictor in ("none", "lowrank"):
+            self.bad("compress", cache, o, "--profile", p, "--predictor", predictor,
+                     says="needs one without", output=o)
+        for predictor in ("model", "both"):
+            self.bad("compress", cache, o, "--profile", q, "--predictor", predictor,
+                     says="needs one with", output=o)
+        self.bad("compress", cache, o, "--profile", q, "--predictor", "lowrank", "--no-affine",
+                 says="no-affine", output=o)
+        self.bad("compress", cache, o, "--profile", q, "--predictor", "lowrank", "--target",
+                 "fp8,int8", says="int8", output=o)
+        self.bad("compress", cache, o, "--profile", q, "--predictor", "some", output=o)
+        self.bad("profile-rank", cache, "--profile", o, "--target", "int8", says="fp8", output=o)
+        self.bad("profile-rank", cache, "--profile", o, "--mu", cache, says="both", output=o)
+        self.bad("profile-rank", cache, "--profile", o, "--ranks", 1025, output=o)
+        self.bad("profile-rank", self.path("gone"), "--profile", o, says="gone", output=o)
+        del tensors["layers.0.k.mu"]
+        write_safetensors(cache, tensors)
+        self.bad("profile-rank", cache, "--profile", o, "--predictor", "both", says="mu", output=o)
+        self.good("compress", cache, o, "--profile", q, "--predictor", "none")
+        self.bad("decompress", o, self.path("b"), "--profile", q, "--max-tokens", 7,
+                 says="--max-tokens", output=self.path("b"))
+        self.bad("decompress", o, self.path("b"), "--profile", p, says="another profile",
+                 output=self.path("b"))
+
+
 class Plan(ToolTest):
     MODEL = ("--layers", 32, "--kv-heads", 8, "--head-dim", 128)
 
@@ -735,12 +923,14 @@ class Errors(ToolTest):
 
 
 class Damage(ToolTest):
-    def decode_damaged(self, data, original):
+    def decode_damaged(self, data, original, means=None):
         """Status 2, or the right bits: never wrong ones."""
         self.path("damaged.nkv").write_bytes(data)
         back = self.path("back")
+        if means is None:
+            means = ("--mu", self.path("in.safetensors"))
         arguments = ("decompress", self.path("damaged.nkv"), back, "--profile", self.path("p"),
-                     "--mu", self.path("in.safetensors"))
+                     *means)
         result = run(*arguments)
         if result.returncode == 0:
             self.assertEqual(read_safetensors(back)[0], original)
@@ -781,6 +971,47 @@ class Damage(ToolTest):
                 self.assertFalse(self.decode_damaged(bytes(flipped), original), at)
             for length in range(0, len(data), 13):
                 self.assertFalse(self.decode_damaged(data[:length], original), length)
+
+    def test_drafts(self):
+        # All bytes but the blocks', which other tests hit, and every length.
+        tensors = make_lowrank_cache({(0, "k"): 1, (0, "v"): 0}, 40, 1, 12)
+        write_safetensors(self.path("in"), tensors)
+        self.good("profile-rank", self.path("in"), "--profile", self.path("p"), "--ranks", 1,
+                  "--page-tokens", 20)
+        self.good("compress", self.path("in"), self.path("out.nkv"), "--profile", self.path("p"),
+                  "--predictor", "lowrank", "--lanes", 1)
+        data, original = self.path("out.nkv").read_bytes(), targets_of(tensors)
+        info = self.good("info", self.path("out.nkv"))
+        self.assertIn("layers.0.k.fp8_drafts", info)
+        self.assertTrue(self.decode_damaged(data, original, ()))
+        (length,) = struct.unpack_from("<I", data, 12)
+        drafts = (length + 3) // 4 * 4 + 2 * (8 + 36)  # two pages of rank 1
+        source = random.Random(9)
+        for at in range(drafts + 20):
+            flipped = bytearray(data)
+            flipped[at] ^= 1 << source.randrange(8)
+            self.assertFalse(self.decode_damaged(bytes(flipped), original, ()), at)
+        for length in range(0, len(data), 7):
+            self.assertFalse(self.decode_damaged(data[:length], original, ()), length)
+        damaged = bytearray(data)
+        damaged[drafts - 10] ^= 1
+        self.path("damaged.nkv").write_bytes(damaged)
+        self.bad("verify", self.path("in"), self.path("damaged.nkv"), "--profile", self.path("p"),
+                 says="the draft of layers.0.k.fp8, page 1 (content_mismatch)")
+
+        # A head that says more tokens, with a right hash: refused before memory is taken.
+        self.assertEqual(data[28] & 64, 64)  # the first record says its shape, at 30
+        for tokens in (b"\xff\xff\xff\xff\x07", b"\x80\x80\x40"):
+            head = bytearray(data[:12] + bytes(4) + data[16:24] + bytes(4) + data[28:30] + tokens +
+                             data[31 : struct.unpack_from("<I", data, 12)[0]])
+            head[12:16] = struct.pack("<I", len(head))
+            head += bytes(-len(head) % 4)
+            head[24:28] = struct.pack("<I", fingerprint(head) % 2**32)
+            self.path("damaged.nkv").write_bytes(
+                head + data[(struct.unpack_from("<I", data, 12)[0] + 3) // 4 * 4 :])
+            says = "--max-tokens" if len(tokens) == 5 else "damaged"
+            self.bad("decompress", self.path("damaged.nkv"), self.path("back"), "--profile",
+                     self.path("p"), says=says, output=self.path("back"))
 
     def test_heads_that_no_writer_writes(self):
         # Their hash is right: only what they say is wrong.

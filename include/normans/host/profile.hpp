@@ -15,6 +15,7 @@
 #include "../core/shape.hpp"
 #include "../core/sigma.hpp"
 #include "../core/table.hpp"
+#include "../lowrank/int8_product.hpp"
 #include "../status.hpp"
 #include "../wire/header.hpp"
 
@@ -40,6 +41,11 @@ struct tensor_profile {
     std::vector<float> affine_a;        // 1 / scale folded in; fl32(1 / scale) and -0.0f where the
     std::vector<float> affine_b;        // map does not pay
     std::vector<uint16_t> marginal;     // 256 frequencies with shape mixture_marginal, else empty
+    bool has_model = true;              // false: all means are 0, so that affine_b is the mean
+    uint32_t rank = 0;                  // of drafts (lowrank/draft.hpp), and with a rank above 0:
+    uint32_t draft_tokens = 0;          // the block length that the rank was chosen for
+    std::vector<uint8_t> draft_sigma;   // of the residual about drafted means
+    std::vector<float> draft_scale;     // of the factors' sums, in units of the codes
 };
 
 struct profile {
@@ -75,15 +81,19 @@ namespace detail {
 //          0  u8   scalar_type             8  u32  heads
 //          1  u8   kind: 0 k, 1 v         12  u32  dim
 //          2  u8   shape_id               16  i32  sigma_offset
-//          3  u8   1 if a marginal follows 20 f32  scale
+//          3  u8   tensor_flags           20  f32  scale
 //          4  u32  layer                  24  u8   plain_sigma[heads * dim]
 //             u8   affine_sigma[...]          f32  affine_a[...]
 //             f32  affine_b[...]              u16  marginal[256] if flagged
+//             if flagged: u32 rank, u32 draft_tokens, u8 draft_sigma[...], f32 draft_scale[...]
 //     and behind the last tensor u64 fingerprint. Nothing is aligned.
 constexpr size_t profile_head_bytes = 24;
 constexpr size_t tensor_head_bytes = 24;
 constexpr size_t bytes_per_channel = 10;
 constexpr size_t marginal_bytes = 512;
+constexpr size_t draft_part_bytes = 8;
+constexpr size_t draft_bytes_per_channel = 5;
+constexpr uint32_t with_marginal = 1, without_model = 2, with_draft = 4;  // tensor_flags
 constexpr size_t profile_tail_bytes = 8;
 constexpr uint8_t profile_magic[8] = {'N', 'O', 'R', 'M', 'P', 'R', 'O', 'F'};
 
@@ -117,6 +127,12 @@ inline status check_tensor(const tensor_profile& tensor) noexcept
         if (!zero_or_normal(b)) return status::bad_header;
     if (tensor.marginal.size() != (tensor.shape == shape_id::mixture_marginal ? 256u : 0u))
         return status::bad_header;
+    const uint64_t drafted = tensor.rank == 0 ? 0 : channels;
+    if (tensor.rank > max_rank || (tensor.rank == 0) != (tensor.draft_tokens == 0) ||
+        tensor.draft_sigma.size() != drafted || tensor.draft_scale.size() != drafted)
+        return status::bad_header;
+    for (const float scale : tensor.draft_scale)
+        if (!zero_or_normal(scale)) return status::bad_header;
     marginal_table table;
     if (!tensor.marginal.empty() && make_marginal(tensor.marginal.data(), table) != status::ok)
         return status::bad_header;
@@ -170,17 +186,21 @@ inline status read_tensor(byte_reader& from, tensor_profile& tensor)
     tensor.dtype = scalar_type(from.u8());
     tensor.kind = kv_kind(from.u8());
     tensor.shape = shape_id(from.u8());
-    const uint32_t has_marginal = from.u8();
+    const uint32_t flags = from.u8();
     tensor.layer = from.u32();
     tensor.heads = from.u32();
     tensor.dim = from.u32();
     tensor.sigma_offset = int32_t(from.u32());
     tensor.scale = bits_to_float(from.u32());
-    if (has_marginal > 1) return status::bad_header;
+    if (flags >= 2 * with_draft) return status::bad_header;
+    const uint32_t has_marginal = flags & with_marginal ? 1 : 0;
+    const uint32_t has_draft = flags & with_draft ? 1 : 0;
+    tensor.has_model = (flags & without_model) == 0;
 
     const uint64_t channels = uint64_t(tensor.heads) * tensor.dim;
     if (!from.holds(channels) ||  // keeps the product below from wrapping around
-        !from.holds(channels * bytes_per_channel + has_marginal * marginal_bytes))
+        !from.holds(channels * (bytes_per_channel + has_draft * draft_bytes_per_channel) +
+                    has_marginal * marginal_bytes + has_draft * draft_part_bytes))
         return status::truncated;
     const auto count = size_t(channels);
     tensor.plain_sigma.assign(from.next, from.next + count);
@@ -193,6 +213,15 @@ inline status read_tensor(byte_reader& from, tensor_profile& tensor)
     for (float& b : tensor.affine_b) b = bits_to_float(from.u32());
     tensor.marginal.resize(has_marginal * 256);
     for (uint16_t& freq : tensor.marginal) freq = uint16_t(from.u16());
+    if (has_draft) {
+        tensor.rank = from.u32();
+        tensor.draft_tokens = from.u32();
+        tensor.draft_sigma.assign(from.next, from.next + count);
+        from.next += count;
+        tensor.draft_scale.resize(count);
+        for (float& scale : tensor.draft_scale) scale = bits_to_float(from.u32());
+        if (tensor.rank == 0) return status::bad_header;
+    }
     return check_tensor(tensor);
 }
 
@@ -231,7 +260,9 @@ inline profile_bytes serialize_profile(const profile& from)
         out.u8(uint32_t(tensor.dtype));
         out.u8(uint32_t(tensor.kind));
         out.u8(uint32_t(tensor.shape));
-        out.u8(tensor.marginal.empty() ? 0 : 1);
+        out.u8((tensor.marginal.empty() ? 0 : detail::with_marginal) |
+               (tensor.has_model ? 0 : detail::without_model) |
+               (tensor.rank == 0 ? 0 : detail::with_draft));
         out.u32(tensor.layer);
         out.u32(tensor.heads);
         out.u32(tensor.dim);
@@ -242,6 +273,11 @@ inline profile_bytes serialize_profile(const profile& from)
         for (const float a : tensor.affine_a) out.u32(float_to_bits(a));
         for (const float b : tensor.affine_b) out.u32(float_to_bits(b));
         for (const uint16_t freq : tensor.marginal) out.u16(freq);
+        if (tensor.rank == 0) continue;
+        out.u32(tensor.rank);
+        out.u32(tensor.draft_tokens);
+        out.bytes(tensor.draft_sigma.data(), tensor.draft_sigma.size());
+        for (const float scale : tensor.draft_scale) out.u32(float_to_bits(scale));
     }
     const uint64_t size = result.bytes.size() + detail::profile_tail_bytes;
     if (size > 0xffffffff) {
