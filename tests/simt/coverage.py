@@ -48,7 +48,7 @@ def main():
     notes = [path for path in found if path.endswith(".gcno")]
     headers = {os.path.realpath(os.path.join(options.headers, name))
                for name in os.listdir(options.headers) if name.endswith(".cuh")}
-    subprocess.run(options.command, check=True, stdout=subprocess.DEVNULL)
+    subprocess.run(options.command, check=True)
 
     total = ran = 0
     merged = collections.defaultdict(lambda: collections.defaultdict(int))

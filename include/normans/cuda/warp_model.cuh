@@ -237,7 +237,6 @@ public:
     {
         const float value = guessed_value(s, slot);
         uint32_t sign = float_to_bits(value) & sign_bit;
-        if (!finite_here(s)) return false;
         const int two = int(distance(s)), near = near_boundary(s, value);
         const uint32_t near_cdf = cdf(s, grouped && near < 0 ? 0 : near, sign);
         if (grouped && near < 0) sign = slot < near_cdf ? sign_bit : 0;
@@ -280,7 +279,6 @@ public:
     __device__ bool find(const warp_scalar& s, uint32_t code, warp_interval& found) const
     {
         const uint32_t sign = code << (32 - format.code_bits) & sign_bit;
-        if (!finite_here(s)) return false;
         const int two = int(distance(s));
         const int outer =
             int(((code & (format.code_sign() - 1)) << shift & ~uint32_t(two - 1)) + uint32_t(two) -
@@ -332,16 +330,6 @@ private:
     __device__ static bool may_be_far(const warp_scalar& s)
     {
         return !(fabsf(bits_to_float(s.bias)) < 134217728.0f);
-    }
-
-    // Where the host plays the device, z_of takes finite numbers only.
-    __device__ static bool finite_here([[maybe_unused]] const warp_scalar& s)
-    {
-#if defined(__CUDA_ARCH__)
-        return true;
-#else
-        return s.slope != 0 && !may_be_far(s);
-#endif
     }
 
     __device__ static float float_slot(uint32_t slot)
@@ -402,6 +390,10 @@ private:
     {
         const float value = detail::scale_exactly(bits_to_float(uint32_t(edge)),
                                                   bits_to_float(scale | sign));
+#if !defined(__CUDA_ARCH__)
+        // The host's z_of takes finite numbers only, and nobody keeps what others give.
+        if (uint32_t(edge) >= infinity_bits || exponent_field(s.bias) == 255) return 0;
+#endif
         return slots_below(z_of(float_to_bits(value), s.slope, s.bias));
     }
 
