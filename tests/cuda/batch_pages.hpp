@@ -1,7 +1,6 @@
 #pragma once
 // Batches of random pages on the host and on the device, and what the tests of batches say.
-
-#include "device.cuh"
+// The includer has given device_array and the CUDA runtime.
 
 #include <normans/cuda/device_codec.cuh>
 
@@ -35,6 +34,7 @@ struct batch {
 
     block_spec spec;
     std::uint32_t count;
+    bool mapped;  // else the affine map is null
     std::vector<std::uint32_t> filled;
     std::vector<Code> codes;
     std::vector<std::uint16_t> means;
@@ -42,7 +42,7 @@ struct batch {
     std::vector<float> a, b;
     std::vector<std::vector<std::uint8_t>> blocks;  // the host's
 
-    batch(std::uint64_t seed, std::uint32_t pages) : count(pages)
+    batch(std::uint64_t seed, std::uint32_t pages, bool maps = true) : count(pages), mapped(maps)
     {
         test_rng rng(seed);
         spec.dtype = Type;
@@ -70,8 +70,8 @@ struct batch {
             const block_spec one = spec_of(i);
             blocks.emplace_back(max_encoded_bytes(one));
             const encode_result result =
-                encode<scalar_backend>(one, view(codes.data(), i), predict_on(*this, i),
-                                       blocks[i].data(), blocks[i].size());
+                encode<scalar_backend>(one, view(static_cast<const Code*>(codes.data()), i),
+                                       host_predictor(i), blocks[i].data(), blocks[i].size());
             expect(result.code == status::ok, "the host encodes");
             blocks[i].resize(result.bytes);
         }
@@ -90,11 +90,19 @@ struct batch {
         return {pool + std::size_t(i) * page, dim, heads * dim};
     }
     template <class Arrays>
-    static predictor predict_on(const Arrays& from, std::uint32_t i)
+    predictor predict_on(const Arrays& from, std::uint32_t i) const
     {
         return {{from.means.data() + std::size_t(i) * page, dim, heads * dim},
                 {from.sigmas.data(), dim},
-                {from.a.data(), from.b.data(), dim}};
+                {mapped ? from.a.data() : nullptr, mapped ? from.b.data() : nullptr, dim}};
+    }
+    array_predictor host_predictor(std::uint32_t i) const
+    {
+        const predictor same = predict_on(*this, i);
+        return {{same.means.data, same.means.head_stride, same.means.token_stride,
+                 scalar_type::bf16},
+                {same.sigmas.index, dim, 0, 1},
+                same.affine};
     }
 };
 

@@ -1,6 +1,8 @@
 // Cases from public bug reports on a device.  usage: cuda_field_test CASE
 
-#include "batch_pages.hpp"
+#include "device.cuh"
+
+#include "batch_cases.hpp"
 
 #include <algorithm>
 #include <cstring>
@@ -9,9 +11,7 @@ using namespace device_test;
 
 namespace {
 
-using fp8_pages = batch<scalar_type::e4m3fn, 8, std::uint8_t>;
 using fp8_encode = encode_entry<std::uint8_t, predictor>;
-using fp8_decode = decode_entry<std::uint8_t, predictor>;
 
 template <class T>
 void upload(const device_array<T>& to, const std::vector<T>& from)
@@ -56,7 +56,7 @@ void G01()
         std::vector<fp8_encode> encode_entries;
         std::vector<fp8_decode> decode_entries;
         for (std::uint32_t i = 0; i < count; ++i) {
-            const predictor with = fp8_pages::predict_on(on, i);
+            const predictor with = now.predict_on(on, i);
             std::uint8_t* slot = slots.data() + i * room;
             encode_entries.push_back(
                 {slot, room, now.filled[i], with,
@@ -139,7 +139,7 @@ void shifted_page(std::size_t by)
     const shifted<Code> codes(one.codes, by), back(std::vector<Code>(one.codes.size()), by);
     const shifted<std::uint8_t> slot(std::vector<std::uint8_t>(room), by);
     const shifted<std::uint8_t> block(one.blocks[0], by);
-    const predictor with = pages::predict_on(on, 0);
+    const predictor with = one.predict_on(on, 0);
     const device_array<encode_entry<Code, predictor>> to_encode(
         std::vector<encode_entry<Code, predictor>>{
             {slot.data(), room, one.filled[0], with,
@@ -179,7 +179,7 @@ void shifted_codes(std::size_t by)
     const shifted<Code> back(std::vector<Code>(one.codes.size()), by);
     const device_array<decode_entry<Code, predictor>> to_decode(
         std::vector<decode_entry<Code, predictor>>{
-            {block.data(), one.blocks[0].size(), one.filled[0], pages::predict_on(on, 0),
+            {block.data(), one.blocks[0].size(), one.filled[0], one.predict_on(on, 0),
              pages::view(back.data(), 0)}});
     const device_array<decode_result> decoded(1);
     expect_ok(pages::codec::decode(one.spec, to_decode.data(), 1, nullptr, decoded.data(), nullptr),
@@ -214,7 +214,7 @@ void decode_a_batch(cudaStream_t stream)
     std::vector<fp8_decode> entries;
     for (std::uint32_t i = 0; i < 3; ++i)
         entries.push_back({blocks[i], pages.blocks[i].size(), pages.filled[i],
-                           fp8_pages::predict_on(on, i), fp8_pages::view(back.data(), i)});
+                           pages.predict_on(on, i), fp8_pages::view(back.data(), i)});
     const device_array<fp8_decode> there(entries);
     const device_array<decode_result> results(3);
     expect_ok(fp8_pages::codec::decode(pages.spec, there.data(), 3, nullptr, results.data(),
@@ -279,60 +279,6 @@ bool on_second_device()
     return true;
 }
 
-// Entries as a padded batch has them: no page, no block, no tokens, too many, one page twice.
-void E07()
-{
-    constexpr std::uint32_t count = 9;
-    fp8_pages pages(500, count);
-    const arrays_on_device<fp8_pages, std::uint8_t> on(pages);
-    const std::size_t room = max_encoded_bytes(pages.spec);
-    std::vector<std::uint8_t> all(count * room);
-    for (std::uint32_t i = 0; i < count; ++i)
-        std::copy(pages.blocks[i].begin(), pages.blocks[i].end(),
-                  all.begin() + ptrdiff_t(i * room));
-    const device_array<std::uint8_t> blocks(all), back(pages.codes.size());
-    std::vector<fp8_decode> entries;
-    for (std::uint32_t i = 0; i < count; ++i)
-        entries.push_back({blocks.data() + i * room, room, pages.filled[i],
-                           fp8_pages::predict_on(on, i), fp8_pages::view(back.data(), i)});
-    entries[0].out.data = nullptr;               // no page
-    entries[1].block = nullptr;                  // no block
-    entries[2].tokens = fp8_pages::tokens + 1;   // more than a page
-    entries[3].tokens = 0;                       // empty, and the block is not
-    entries[4].bytes = 0;
-    entries[6].block = entries[5].block;         // a block twice, to two pages
-    entries[6].predictor = entries[5].predictor;
-    entries[6].tokens = entries[5].tokens;
-    entries[7] = {nullptr, 0, 0, entries[7].predictor, {nullptr, 0, 0}};  // nothing at all
-    const device_array<fp8_decode> there(entries);
-    const device_array<decode_result> results(count);
-    expect_ok(fp8_pages::codec::decode(pages.spec, there.data(), count, nullptr, results.data(),
-                                       nullptr),
-              "decode");
-    expect_ok(cudaDeviceSynchronize(), "a padded batch");
-    const auto said = results.copy();
-    const auto codes = back.copy();
-    const status expected[count] = {
-        pages.filled[0] == 0 ? status::ok : status::bad_argument, status::truncated,
-        status::bad_argument, pages.filled[3] == 0 ? status::ok : status::wrong_count,
-        status::truncated, status::ok, status::ok, status::truncated, status::ok};
-    std::vector<std::uint8_t> should(pages.codes.size(), 0x5a);
-    for (std::uint32_t i = 0; i < count; ++i) {
-        expect(said[i].code == expected[i], "each entry has its own status");
-        if (expected[i] != status::ok || entries[i].out.data == nullptr) continue;
-        const std::uint32_t from = i == 6 ? 5 : i;
-        std::copy_n(pages.codes.begin() + ptrdiff_t(from * fp8_pages::page),
-                    entries[i].tokens * fp8_pages::heads * fp8_pages::dim,
-                    should.begin() + ptrdiff_t(i * fp8_pages::page));
-    }
-    expect(codes == should, "nothing but the named pages is touched");
-
-    const device_array<fp8_decode> empty(1);
-    expect_ok(fp8_pages::codec::decode(pages.spec, empty.data(), 0, nullptr, results.data(),
-                                       nullptr),
-              "an empty batch");
-}
-
 // What lies around the pages of a large pool: `part` bytes from each of the places on.
 __global__ void fill_parts(std::uint8_t* pool, const std::size_t* places, std::uint32_t part)
 {
@@ -371,7 +317,7 @@ void E06()
                                    fp8_pages::heads * fp8_pages::dim};
         if (i == 3) out = {pool + begins[i], ptrdiff_t(border), fp8_pages::dim};
         entries.push_back({blocks.data() + i * room, room, pages.filled[i],
-                           fp8_pages::predict_on(on, i), out});
+                           pages.predict_on(on, i), out});
     }
     upload(blocks, all);
     const device_array<fp8_decode> there(entries);
@@ -409,7 +355,7 @@ int main(int count, char** arguments)
     else if (wanted == "G03") G03();
     else if (wanted == "G06") G06(), after_reset();
     else if (wanted == "E06") E06();
-    else if (wanted == "E07") E07();
+    else if (wanted == "E07") padded_batch();
     else if (wanted == "second_device") {
         if (!on_second_device()) return std::printf("skipped: one device only\n") < 0;
     } else return 2;

@@ -3,8 +3,7 @@
 
 #include <vector>
 
-#include <normans/normans.hpp>
-
+#include "codec/codec.hpp"
 #include "support/random_scalars.hpp"
 
 namespace device_test {

@@ -2,6 +2,8 @@
 // table and the host's arguments overwritten as soon as they may be. Built with either kind of
 // default stream.
 
+#include "device.cuh"
+
 #include "batch_pages.hpp"
 
 #include <cstring>
@@ -48,7 +50,7 @@ void run(cudaStream_t a, cudaStream_t b, std::uint64_t seed)
     const pinned_array<std::uint8_t> seen(size);
     std::vector<decode_page_entry> decode_entries;
     for (std::uint32_t i = 0; i < count; ++i) {
-        const predictor with = pages_of::predict_on(on, i);
+        const predictor with = batch.predict_on(on, i);
         table.data[i] = {slots.data() + i * room, room, batch.filled[i], with,
                          pages_of::view(static_cast<const std::uint8_t*>(input.data()), i)};
         decode_entries.push_back({slots.data() + i * room, room, batch.filled[i], with,

@@ -1,5 +1,5 @@
 // A small kernel with the habits of the codec (a shared table, words that starved lanes take,
-// staging, tails), right or with one of 13 mistakes that were really made. The harness must notice
+// staging, tails), right or with one of 14 mistakes, most really made. The harness must notice
 // each and nothing in the right one. usage: simt_mistakes NUMBER (0: none)
 //  1 last slot of a shared table not written       8 no __syncwarp before staging is read
 //  2 no block barrier after the table is filled    9 tail store overruns
@@ -7,8 +7,8 @@
 //  4 padding lanes decode too                     11 no __syncwarp before staging is reused
 //  5 a ballot inside a divergent branch           12 wrong shuffle mask
 //  6 rank mask off by one                         13 non-atomic shared counter
-//  7 unchecked read of the input
-// 7 and 10 show under ASan and UBSan, 8, 11 and 13 under TSan, the others in any build.
+//  7 unchecked read of the input                  14 no block barrier between reads and writes
+// 7 and 10 show under ASan and UBSan, 8, 11, 13 and 14 under TSan, the others in any build.
 
 #include "device.hpp"
 
@@ -79,6 +79,11 @@ struct kernel {
         }
         __syncthreads();
         if (thread == 0) *counted = shared.starved_lanes;
+
+        const std::uint32_t neighbour = shared.table[(thread + 1) % threads];
+        if (mistake != 14) __syncthreads();
+        shared.table[thread] = neighbour;
+        __syncthreads();
     }
 
     void store(std::uint8_t* to, std::uint32_t item, std::uint32_t word, std::uint32_t other) const

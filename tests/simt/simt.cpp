@@ -30,8 +30,20 @@ void __tsan_release(void* address);
 #include <sanitizer/common_interface_defs.h>
 #endif
 
+// Where the linker puts what __shared__ declares; null if nothing does.
+extern "C" {
+extern unsigned char __start_simt_shared[] __attribute__((weak));
+extern unsigned char __stop_simt_shared[] __attribute__((weak));
+}
+
 namespace simt {
 namespace {
+
+// What lies in shared memory before a block writes to it.
+void fill_with_pattern(unsigned char* bytes, std::size_t count)
+{
+    for (std::size_t i = 0; i < count; ++i) bytes[i] = static_cast<unsigned char>(0xa5 ^ i * 37);
+}
 
 constexpr std::size_t stack_bytes = std::size_t(1) << 18;
 constexpr unsigned warp = 32;
@@ -79,7 +91,11 @@ struct machine {
     std::string fault;
     std::uint64_t random = 0;
     void* tsan = nullptr;
-    std::vector<char> warp_sync;  // addresses that stand for a warp's or the block's order
+    // Addresses that stand for barriers: two a group, by turns, so that nobody who leaves one
+    // barrier takes the order of the next from those who are already there. A group has the place
+    // of its first thread, the block the last.
+    std::vector<char> barriers;
+    std::vector<unsigned> passed;
     const void* stack_bottom = nullptr;
     std::size_t stack_size = 0;
 };
@@ -153,6 +169,13 @@ void fail(const std::string& what)
     if (running->fault.empty()) running->fault = what;
 }
 
+// The place of the threads that a mask names in the warp that begins with thread `first`.
+std::size_t group_of(unsigned first, std::uint32_t mask)
+{
+    for (; mask != 0 && (mask & 1) == 0; mask >>= 1) ++first;
+    return first;
+}
+
 // Answers the wish of `thread` if everybody it names is there.
 void try_warp(unsigned thread)
 {
@@ -169,6 +192,7 @@ void try_warp(unsigned thread)
         if (there.wish.kind != wish.kind || there.wish.mask != wish.mask)
             return fail(who(thread) + ", but " + who(other));
     }
+    if (wish.kind == operation::sync_warp) ++m.passed[group_of(first, wish.mask)];
     std::uint32_t votes = 0;
     for (unsigned lane = 0; lane < warp; ++lane)
         if (wish.mask >> lane & 1)
@@ -198,6 +222,7 @@ void try_block()
     for (const fiber& one : m.threads)
         if (one.now != stage::waiting || one.wish.kind != operation::sync_block) return;
     for (fiber& one : m.threads) one.now = stage::ready;
+    ++m.passed.back();
 }
 
 // The next thread to run, or none.
@@ -218,6 +243,7 @@ void run_block(const options& how)
 {
     machine& m = *running;
     m.shared.clear();
+    fill_with_pattern(__start_simt_shared, std::size_t(__stop_simt_shared - __start_simt_shared));
     const unsigned count = unsigned(m.threads.size());
     for (unsigned i = 0; i < count; ++i) {
         fiber& one = m.threads[i];
@@ -262,7 +288,8 @@ std::string launch(index3 grid, index3 block, const options& how,
     m.body = &body;
     m.random = how.seed;
     m.threads.resize(std::size_t(block.x) * block.y * block.z);
-    m.warp_sync.resize(m.threads.size() / warp + 2);
+    m.passed.resize((m.threads.size() + warp - 1) / warp * warp + 1);
+    m.barriers.resize(2 * m.passed.size());
     for (fiber& one : m.threads) one.stack.reset(new char[stack_bytes]);
 #if defined(SIMT_TSAN)
     m.tsan = __tsan_get_current_fiber();
@@ -280,7 +307,7 @@ void* shared_bytes(unsigned id, std::size_t bytes)
     std::unique_ptr<unsigned char[], aligned_delete>& room = m.shared[id];
     if (!room) {
         room.reset(new (shared_alignment) unsigned char[bytes]);
-        for (std::size_t i = 0; i < bytes; ++i) room[i] = static_cast<unsigned char>(0xa5 ^ i * 37);
+        fill_with_pattern(room.get(), bytes);
 #if defined(SIMT_TSAN)
         __tsan_release(&m.shared);
 #endif
@@ -307,9 +334,13 @@ std::uint64_t collective(operation kind, std::uint32_t mask, std::uint64_t value
     if (kind != operation::sync_block && !(mask >> lane() & 1))
         fail(who(m.current) + ", which does not name it");
 #if defined(SIMT_TSAN)
-    char* order = kind == operation::sync_block ? &m.warp_sync.back()
-                  : kind == operation::sync_warp ? &m.warp_sync[m.current / warp]
-                                                 : nullptr;
+    char* order = nullptr;
+    if (kind == operation::sync_block || kind == operation::sync_warp) {
+        const std::size_t group = kind == operation::sync_block
+                                      ? m.passed.size() - 1
+                                      : group_of(m.current / warp * warp, mask);
+        order = &m.barriers[2 * group + m.passed[group] % 2];
+    }
     if (order != nullptr) __tsan_release(order);
 #endif
     leave(false);

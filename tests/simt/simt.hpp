@@ -5,7 +5,8 @@
 //     a lane that calls with a mask that does not name it; lanes of one mask that wait at different
 //     operations or name different masks; a shuffle from a lane outside of the mask; a mask that
 //     names a lane that has returned; a block barrier that some threads never reach; deadlock.
-// Shared variables are filled with a pattern before a block begins. Under TSan only __syncwarp and
+// Shared variables, declared by __shared__ or got from shared_variable(), are filled with a pattern
+// before a block begins. Only the latter have bounds that a sanitizer knows. Under TSan only __syncwarp and
 // __syncthreads order memory, so it reports races that votes happen to hide.
 // Include this before any .cuh: it gives the names that nvcc knows by itself.
 
@@ -15,8 +16,12 @@
 #include <string>
 
 #define __device__
+#define __global__
 #define __host__
 #define __forceinline__ inline
+#define __launch_bounds__(...)
+// One block runs at a time, so its shared variables may be everybody's; simt.cpp finds all of them.
+#define __shared__ static __attribute__((section("simt_shared")))
 
 namespace simt {
 
