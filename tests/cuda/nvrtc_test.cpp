@@ -1,5 +1,6 @@
 // Compiles a kernel with warp_codec.cuh at run time, as engines do: with headers from a folder, and
-// as one string that holds them all. No header of the host's is there.
+// as one string that holds them all. None of them is the host's: core/, wire/, block/ and cuda/ are
+// all that they lie in.
 // usage: cuda_nvrtc_test INCLUDE CCCL
 
 #include <nvrtc.h>
@@ -67,6 +68,21 @@ std::string flat(const std::filesystem::path& path, std::set<std::filesystem::pa
     return text;
 }
 
+// Whether headers lie in the folders for devices, or in none.
+bool for_devices(const std::set<std::filesystem::path>& headers,
+                 const std::filesystem::path& folder)
+{
+    const std::set<std::string> allowed = {"core", "wire", "block", "cuda"};
+    bool good = !headers.empty();
+    for (const auto& header : headers) {
+        const auto name = header.lexically_relative(folder.lexically_normal());
+        if (!name.has_parent_path() || allowed.count(name.begin()->string()) != 0) continue;
+        std::printf("%s is no header for devices\n", name.string().c_str());
+        good = false;
+    }
+    return good;
+}
+
 bool compiles(const std::string& source, const std::vector<std::string>& options)
 {
     std::vector<std::string> replacements;
@@ -105,5 +121,5 @@ int main(int count, char** arguments)
                                   "-I" + include.string()});
     const bool string =
         compiles(headers + kernel, {"-arch=sm_90", "-std=c++20", "-default-device", cccl});
-    return folder && string ? 0 : 1;
+    return folder && string && for_devices(seen, include / "normans") ? 0 : 1;
 }
