@@ -21,19 +21,20 @@ struct real_cache {
 template <class Code>
 struct real_tensor {
     const normans::tensor_profile& entry;
-    kv_file::mean_tensor means;
+    kv_file::staged_means staged;
     std::vector<Code> codes;
 
     normans::array_predictor predictor(size_t start) const
     {
+        const kv_file::mean_tensor& means = staged.values;
         const ptrdiff_t head = ptrdiff_t(entry.dim), token = ptrdiff_t(entry.heads) * head;
         normans::any_means view{means.bf16.data() + start, head, token,
                                 normans::scalar_type::bf16};
         if (means.bf16.empty())
             view = {means.fp32.data() + start, head, token, normans::any_means::fp32};
         return {view,
-                {entry.affine_sigma.data(), entry.dim, 0, 1},
-                {entry.affine_a.data(), entry.affine_b.data(), entry.dim}};
+                {staged.sigma.data(), entry.dim, 0, 1},
+                {staged.a.data(), staged.b.data(), entry.dim}};
     }
 };
 
@@ -46,15 +47,14 @@ workload<Code> make_real(const real_cache& cache, const std::string& name, uint3
     constexpr target what = sizeof(Code) == 1 ? target::fp8 : target::bf16;
     workload<Code> work{"", name, {}, 0, false, {}};
     for (const cache_key& key : keys_of(cache.file, {what == target::fp8, what == target::bf16})) {
-        mean_tensor means = load_means(cache.file, key);
+        const mean_tensor means = load_means(cache.file, key);
         const scalar_type type = scalar_of(cache.file, key, what);
         const normans::tensor_profile& entry =
             profile_entry(cache.profile.value, "profile", key, type, means.shape);
         const auto tensor = std::make_shared<const real_tensor<Code>>(real_tensor<Code>{
-            entry, std::move(means),
+            entry, under_map(means, entry, true),
             load_codes<Code>(cache.file, tensor_name(key, target_name(what)))});
-        const auto coder = std::make_shared<const page_coder>(entry, tensor->means, page_tokens,
-                                                              true);
+        const auto coder = std::make_shared<const page_coder>(entry, tensor->staged, page_tokens);
         for (uint64_t p = 0; p < coder->pages(); ++p) {
             normans::block_spec spec = coder->spec(p);
             spec.lanes = lanes;

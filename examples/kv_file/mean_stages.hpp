@@ -57,6 +57,17 @@ struct staged_means {
     }
 };
 
+/// What was predicted, under the profile's affine map or none.
+inline staged_means under_map(const mean_tensor& predicted, const normans::tensor_profile& entry,
+                              bool affine)
+{
+    if (affine) return {predicted, entry.affine_sigma, entry.affine_a, entry.affine_b, {}, {}};
+    const size_t channels = entry.plain_sigma.size();
+    return {predicted, entry.plain_sigma,
+            std::vector<float>(channels, normans::inverse_scale(entry.scale)),
+            std::vector<float>(channels, -0.0f), {}, {}};
+}
+
 /// One draft in the bytes of a file: what it says, and where it ends.
 class page_draft {
 public:
@@ -106,12 +117,7 @@ public:
     /// Of the tensor that began; `entry` is the profile's for this target.
     staged_means before(target, const normans::tensor_profile& entry) const
     {
-        if (affine_)
-            return {predicted_, entry.affine_sigma, entry.affine_a, entry.affine_b, {}, {}};
-        const size_t channels = entry.plain_sigma.size();
-        return {predicted_, entry.plain_sigma,
-                std::vector<float>(channels, normans::inverse_scale(entry.scale)),
-                std::vector<float>(channels, -0.0f), {}, {}};
+        return under_map(predicted_, entry, affine_);
     }
 
     /// Reads the drafts of all pages of a target from bytes[at...] and corrects its means by them.

@@ -132,7 +132,7 @@ private:
         }
         result.fitted.profile.draft_scale = entry.draft_scale;
 
-        staged_means staged{means, entry.affine_sigma, entry.affine_a, entry.affine_b, {}, {}};
+        staged_means staged = under_map(means, entry, true);
         staged.flatten();
         const double alone = bits_of(entry, codes, staged.values, entry.affine_sigma, 256);
         for (const uint32_t length : lengths_) {

@@ -26,7 +26,7 @@ void add_tensor(totals& sum, const normans::tensor_profile& entry, const mean_te
 {
     using model_type = normans::normal_model<Type>;
     const model_type model{normans::shape_of(entry.shape), entry.sigma_offset, nullptr};
-    const page_coder pages(entry, means, means.shape.tokens, true);
+    const staged_means staged = under_map(means, entry, true);
     const size_t channels = size_t(means.shape.channels());
     const double escape_bits = 8.0 * sizeof(Code);
     for (size_t token = 0; token < means.shape.tokens; ++token) {
@@ -35,13 +35,12 @@ void add_tensor(totals& sum, const normans::tensor_profile& entry, const mean_te
         for (size_t c = 0; c < channels; ++c) {
             const size_t i = token * channels + c;
             const uint32_t mean = normans::map_mean(normans::float_to_bits(means.at(i)),
-                                                    normans::float_to_bits(pages.a(c)),
-                                                    normans::float_to_bits(pages.b(c)));
-            row.add(model,
-                    model.prepare_sloped(mean, pages.sigma_index(c), normans::statistics_scale),
+                                                    normans::float_to_bits(staged.a[c]),
+                                                    normans::float_to_bits(staged.b[c]));
+            row.add(model, model.prepare_sloped(mean, staged.sigma[c], normans::statistics_scale),
                     codes[i]);
             for (int j = 0; j < 16; ++j) {
-                const auto m = model.prepare(mean, pages.sigma_index(c), j + normans::min_row_step);
+                const auto m = model.prepare(mean, staged.sigma[c], j + normans::min_row_step);
                 const normans::interval at = model.find(m, codes[i]);
                 bits[j] += std::log2(double(normans::rans_format::total) / at.freq) +
                            (at.escaped ? escape_bits : double(at.raw_bits));
