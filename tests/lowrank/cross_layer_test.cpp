@@ -81,6 +81,18 @@ TEST_CASE("a float's place on a grid: halves away from zero, clamped, NaN 0")
     CHECK(grid_value(1, -100) == 0);  // subnormal
 }
 
+TEST_CASE("residuals of a deviation are given in steps of about an eighth")
+{
+    for (uint32_t index = 0; index < 255; ++index) {
+        const double steps = std::exp2(-16 + index / 8.0 - residual_exponent(index, -16));
+        CHECK(steps > 5.65);
+        CHECK(steps < 11.32);
+    }
+    CHECK(residual_exponent(255, -16) == max_grid_exponent);
+    CHECK(residual_exponent(254, 68) == max_grid_exponent);
+    CHECK(residual_exponent(0, -80) == -83);
+}
+
 TEST_CASE("features of every value and mean are defined")
 {
     const float infinity = bits_to_float(infinity_bits), nan = bits_to_float(quiet_nan_bits);
@@ -175,6 +187,7 @@ TEST_CASE("maps and grids that no fit makes are refused")
     centre[1] = grid_limit + 1;
     CHECK(check_grid({exponent, centre, 2}) == status::bad_argument);
     centre[1] = 0;
+    CHECK(check_grid({exponent, nullptr, 2}) == status::ok);
     exponent[0] = -101;
     CHECK(check_grid({exponent, centre, 2}) == status::bad_argument);
 }

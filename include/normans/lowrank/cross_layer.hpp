@@ -1,6 +1,6 @@
 #pragma once
-// A correction of means by what was decoded before: residuals of the layer below, of K for V, or the
-// predictor's own means, as int8 features times an int8 matrix:
+// A correction of means by what was decoded before: residuals of the layer below, of K for V, or
+// the predictor's own means, as int8 features times an int8 matrix:
 //     mean'(t, c) = fma(float(sum_k feature(t, k) weight(k, c)), scale_c, mean(t, c)).
 // A residual is the difference of two integers on a grid of powers of two, so both sides of a coder
 // get the same; the sum is an integer below 2^24, exact in fp32 too; the fma rounds once.
@@ -55,10 +55,21 @@ NORMANS_HD constexpr int8_t residual_feature(uint32_t value, uint32_t mean, int 
                                        : r > largest_feature ? largest_feature : r);
 }
 
+/// The exponent of the step for residuals of a deviation of 2^(sigma_offset + index / 8): an eighth
+/// of it, so that features reach about 8 deviations. Sigma 0: no residual below 2^59 is seen.
+NORMANS_HD constexpr int8_t residual_exponent(uint32_t sigma_index, int sigma_offset)
+{
+    if (sigma_index == sigma_zero) return int8_t(max_grid_exponent);
+    const int exponent = sigma_offset + int((sigma_index + 4) / 8) - 3;
+    return int8_t(exponent < min_grid_exponent ? min_grid_exponent
+                                               : exponent > max_grid_exponent ? max_grid_exponent
+                                                                              : exponent);
+}
+
 /// The grid of a tensor's channels (head * dim + channel).
 struct residual_grid {
     const int8_t* exponent;  // of a channel's step
-    const int32_t* centre;   // the usual residual in steps
+    const int32_t* centre;   // the usual residual in steps; null: all 0
     uint32_t channels;
 };
 
@@ -67,7 +78,8 @@ NORMANS_HD inline status check_grid(const residual_grid& grid)
 {
     for (uint32_t c = 0; c < grid.channels; ++c)
         if (grid.exponent[c] < min_grid_exponent || grid.exponent[c] > max_grid_exponent ||
-            grid.centre[c] < -grid_limit || grid.centre[c] > grid_limit)
+            (grid.centre != nullptr &&
+             (grid.centre[c] < -grid_limit || grid.centre[c] > grid_limit)))
             return status::bad_argument;
     return status::ok;
 }
@@ -79,7 +91,7 @@ NORMANS_HD inline void residual_features(const residual_grid& grid, const float*
     for (uint32_t c = 0; c < grid.channels; ++c)
         out[c] = residual_feature(float_to_bits(values[c]),
                                   means == nullptr ? 0 : float_to_bits(means[c]), grid.exponent[c],
-                                  grid.centre[c]);
+                                  grid.centre == nullptr ? 0 : grid.centre[c]);
 }
 
 struct cross_layer_map {
@@ -277,8 +289,8 @@ inline void sum_rows(const cross_layer_map& map, const int8_t* features, float* 
 
 }  // namespace detail
 
-/// The sums of `tokens` tokens as floats: sums[token * channels + channel]. The map must have passed
-/// check_cross_layer, features lie in +-largest_feature.
+/// The sums of `tokens` tokens as floats: sums[token * channels + channel]. The map must have
+/// passed check_cross_layer, features lie in +-largest_feature.
 inline void cross_layer_sums(const cross_layer_map& map, const int8_t* features, uint32_t tokens,
                              float* sums) noexcept
 {

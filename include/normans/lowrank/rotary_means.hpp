@@ -91,7 +91,8 @@ struct rotary_means {
 
     NORMANS_HD constexpr pair pair_of(uint32_t channel) const
     {
-        if (pairing == rotary_pairing::interleaved) return {channel / 2, channel & ~1u, channel | 1};
+        if (pairing == rotary_pairing::interleaved)
+            return {channel / 2, channel & ~1u, channel | 1};
         const uint32_t half = rotary_dim / 2, i = channel < half ? channel : channel - half;
         return {i, i, i + half};
     }
