@@ -182,3 +182,70 @@ TEST_CASE("fields that lie are found before memory is taken for them")
         CHECK(parse_rehashed(changed) != status::ok);
     }
 }
+
+TEST_CASE("parts that correct or make means: one form, every lie an error or a profile of its own")
+{
+    profile made = make_profile();
+    cross_layer_profile& part = made.tensors[2].cross_layer;  // 1 x 7 channels
+    part.sources = source_below | source_own;
+    part.features = 8;
+    part.sigma.assign(7, 9);
+    part.scale.assign(7, 0.25f);
+    part.own_exponent.assign(7, -3);
+    part.own_centre.assign(7, -77);
+    for (int i = 0; i < 56; ++i) part.weights.push_back(int8_t(i * 4 - 100));
+    rotary_profile& rotary = made.tensors[0].rotary;  // 2 x 5 channels
+    made.tensors[0].has_model = false;
+    rotary.pairing = rotary_pairing::interleaved;
+    rotary.rotary_dim = 4;
+    rotary.exponent = -20;
+    rotary.step = {uint64_t(1) << 63, 3};
+    rotary.mean.assign(10, -4000000);
+
+    const std::vector<uint8_t> bytes = serialize_profile(made).bytes;
+    const parsed_profile parsed = parse_profile(bytes.data(), bytes.size());
+    REQUIRE(parsed.code == status::ok);
+    CHECK(serialize_profile(parsed.value).bytes == bytes);
+    CHECK(parsed.value.tensors[2].cross_layer.weights == part.weights);
+    CHECK(parsed.value.tensors[2].cross_layer.own_centre == part.own_centre);
+    CHECK(parsed.value.tensors[0].rotary.step == rotary.step);
+    CHECK(parsed.value.tensors[0].rotary.mean == rotary.mean);
+
+    for (size_t at = 0; at + 8 < bytes.size(); ++at)
+        for (const uint32_t change : {1u, 8u, 16u, 64u, 128u}) {
+            std::vector<uint8_t> changed = bytes;
+            changed[at] = uint8_t(changed[at] ^ change);
+            detail::store_u64(changed.data() + bytes.size() - 8,
+                              fingerprint_of(changed.data(), bytes.size() - 8));
+            const parsed_profile other = parse_profile(changed.data(), changed.size());
+            if (other.code == status::ok) REQUIRE(serialize_profile(other.value).bytes == changed);
+        }
+
+    const auto code_of = [&](auto change) {
+        profile changed = made;
+        change(changed.tensors[2].cross_layer, changed.tensors[0].rotary);
+        return serialize_profile(changed).code;
+    };
+    CHECK(code_of([](auto& c, auto&) { c.sources = 8; }) == status::bad_header);
+    CHECK(code_of([](auto& c, auto&) { c.sources = 0; }) == status::bad_header);
+    CHECK(code_of([](auto& c, auto&) { c.sources = source_k; }) == status::bad_header);
+    CHECK(code_of([](auto& c, auto&) { c.features = 4; }) == status::bad_header);
+    CHECK(code_of([](auto& c, auto&) { c.weights[5] = -128; }) == status::bad_header);
+    CHECK(code_of([](auto& c, auto&) { c.own_exponent[5] = 61; }) == status::bad_header);
+    CHECK(code_of([](auto& c, auto&) { c.sigma.pop_back(); }) == status::bad_header);
+    CHECK(code_of([](auto& c, auto&) { c.scale[0] = 1e-42f; }) == status::bad_header);
+    CHECK(code_of([](auto&, auto& r) { r.mean[3] = 4200000; }) == status::bad_header);
+    CHECK(code_of([](auto&, auto& r) { r.rotary_dim = 6; }) == status::bad_header);
+    CHECK(code_of([](auto&, auto& r) { r.mean.clear(); }) == status::bad_header);
+    CHECK(code_of([](auto&, auto& r) { r.exponent = 99; }) == status::bad_header);
+    made.tensors[0].has_model = true;
+    CHECK(code_of([](auto&, auto&) {}) == status::bad_header);
+    made.tensors[0].rotary = {};
+    CHECK(code_of([](auto&, auto&) {}) == status::ok);
+    made.tensors[2].rank = made.tensors[2].draft_tokens = 4;
+    made.tensors[2].draft_sigma.assign(7, 9);
+    made.tensors[2].draft_scale.assign(7, 1);
+    CHECK(code_of([](auto&, auto&) {}) == status::bad_header);
+    made.tensors[2].cross_layer = {};
+    CHECK(serialize_profile(made).code == status::ok);
+}

@@ -18,6 +18,7 @@
 #include "../lowrank/int8_product.hpp"
 #include "../status.hpp"
 #include "../wire/header.hpp"
+#include "profile_parts.hpp"
 
 namespace normans {
 inline namespace NORMANS_NAMESPACE {
@@ -41,11 +42,13 @@ struct tensor_profile {
     std::vector<float> affine_a;        // 1 / scale folded in; fl32(1 / scale) and -0.0f where the
     std::vector<float> affine_b;        // map does not pay
     std::vector<uint16_t> marginal;     // 256 frequencies with shape mixture_marginal, else empty
-    bool has_model = true;              // false: all means are 0, so that affine_b is the mean
+    bool has_model = true;              // false: all means are 0 or rotary's; affine_b is the mean
     uint32_t rank = 0;                  // of drafts (lowrank/draft.hpp), and with a rank above 0:
     uint32_t draft_tokens = 0;          // the block length that the rank was chosen for
     std::vector<uint8_t> draft_sigma;   // of the residual about drafted means
     std::vector<float> draft_scale;     // of the factors' sums, in units of the codes
+    cross_layer_profile cross_layer;    // a correction of the means, if any
+    rotary_profile rotary;              // the means themselves, if no model gives them
 };
 
 struct profile {
@@ -86,6 +89,7 @@ namespace detail {
 //             u8   affine_sigma[...]          f32  affine_a[...]
 //             f32  affine_b[...]              u16  marginal[256] if flagged
 //             if flagged: u32 rank, u32 draft_tokens, u8 draft_sigma[...], f32 draft_scale[...]
+//             rotary means and a correction if flagged: see profile_parts.hpp
 //     and behind the last tensor u64 fingerprint. Nothing is aligned.
 constexpr size_t profile_head_bytes = 24;
 constexpr size_t tensor_head_bytes = 24;
@@ -93,7 +97,8 @@ constexpr size_t bytes_per_channel = 10;
 constexpr size_t marginal_bytes = 512;
 constexpr size_t draft_part_bytes = 8;
 constexpr size_t draft_bytes_per_channel = 5;
-constexpr uint32_t with_marginal = 1, without_model = 2, with_draft = 4;  // tensor_flags
+constexpr uint32_t with_marginal = 1, without_model = 2, with_draft = 4, with_cross_layer = 8,
+                   with_rotary = 16;  // tensor_flags
 constexpr size_t profile_tail_bytes = 8;
 constexpr uint8_t profile_magic[8] = {'N', 'O', 'R', 'M', 'P', 'R', 'O', 'F'};
 
@@ -136,49 +141,13 @@ inline status check_tensor(const tensor_profile& tensor) noexcept
     marginal_table table;
     if (!tensor.marginal.empty() && make_marginal(tensor.marginal.data(), table) != status::ok)
         return status::bad_header;
-    return status::ok;
+    // Rotary means take the place of a model's. Drafts and corrections are not made of each other.
+    if ((tensor.has_model && !tensor.rotary.mean.empty()) ||
+        (tensor.rank != 0 && tensor.cross_layer.sources != 0))
+        return status::bad_header;
+    const status code = check_part(tensor.rotary, tensor.heads, tensor.dim);
+    return code == status::ok ? check_part(tensor.cross_layer, channels) : code;
 }
-
-// Appends little-endian fields.
-struct byte_writer {
-    std::vector<uint8_t>& to;
-
-    void u8(uint32_t value) { to.push_back(uint8_t(value)); }
-    void u16(uint32_t value)
-    {
-        u8(value);
-        u8(value >> 8);
-    }
-    void u32(uint32_t value)
-    {
-        u16(value);
-        u16(value >> 16);
-    }
-    void bytes(const void* data, size_t count)
-    {
-        const uint8_t* first = static_cast<const uint8_t*>(data);
-        to.insert(to.end(), first, first + count);
-    }
-};
-
-// Reads little-endian fields. Only after holds().
-struct byte_reader {
-    const uint8_t* next;
-    const uint8_t* end;
-
-    bool holds(uint64_t bytes) const { return uint64_t(end - next) >= bytes; }
-    uint32_t u8() { return *next++; }
-    uint32_t u16()
-    {
-        const uint32_t low = u8();
-        return low | u8() << 8;
-    }
-    uint32_t u32()
-    {
-        const uint32_t low = u16();
-        return low | u16() << 16;
-    }
-};
 
 inline status read_tensor(byte_reader& from, tensor_profile& tensor)
 {
@@ -192,7 +161,7 @@ inline status read_tensor(byte_reader& from, tensor_profile& tensor)
     tensor.dim = from.u32();
     tensor.sigma_offset = int32_t(from.u32());
     tensor.scale = bits_to_float(from.u32());
-    if (flags >= 2 * with_draft) return status::bad_header;
+    if (flags >= 2 * with_rotary) return status::bad_header;
     const uint32_t has_marginal = flags & with_marginal ? 1 : 0;
     const uint32_t has_draft = flags & with_draft ? 1 : 0;
     tensor.has_model = (flags & without_model) == 0;
@@ -222,7 +191,11 @@ inline status read_tensor(byte_reader& from, tensor_profile& tensor)
         for (float& scale : tensor.draft_scale) scale = bits_to_float(from.u32());
         if (tensor.rank == 0) return status::bad_header;
     }
-    return check_tensor(tensor);
+    status code = status::ok;
+    if (flags & with_rotary) code = read_part(from, tensor.heads, tensor.dim, tensor.rotary);
+    if (code == status::ok && (flags & with_cross_layer))
+        code = read_part(from, channels, tensor.cross_layer);
+    return code == status::ok ? check_tensor(tensor) : code;
 }
 
 }  // namespace detail
@@ -260,9 +233,12 @@ inline profile_bytes serialize_profile(const profile& from)
         out.u8(uint32_t(tensor.dtype));
         out.u8(uint32_t(tensor.kind));
         out.u8(uint32_t(tensor.shape));
+        const bool rotary = !tensor.rotary.mean.empty();
+        const bool corrected = tensor.cross_layer.sources != 0;
         out.u8((tensor.marginal.empty() ? 0 : detail::with_marginal) |
                (tensor.has_model ? 0 : detail::without_model) |
-               (tensor.rank == 0 ? 0 : detail::with_draft));
+               (tensor.rank == 0 ? 0 : detail::with_draft) |
+               (corrected ? detail::with_cross_layer : 0) | (rotary ? detail::with_rotary : 0));
         out.u32(tensor.layer);
         out.u32(tensor.heads);
         out.u32(tensor.dim);
@@ -273,11 +249,14 @@ inline profile_bytes serialize_profile(const profile& from)
         for (const float a : tensor.affine_a) out.u32(float_to_bits(a));
         for (const float b : tensor.affine_b) out.u32(float_to_bits(b));
         for (const uint16_t freq : tensor.marginal) out.u16(freq);
-        if (tensor.rank == 0) continue;
-        out.u32(tensor.rank);
-        out.u32(tensor.draft_tokens);
-        out.bytes(tensor.draft_sigma.data(), tensor.draft_sigma.size());
-        for (const float scale : tensor.draft_scale) out.u32(float_to_bits(scale));
+        if (tensor.rank != 0) {
+            out.u32(tensor.rank);
+            out.u32(tensor.draft_tokens);
+            out.bytes(tensor.draft_sigma.data(), tensor.draft_sigma.size());
+            for (const float scale : tensor.draft_scale) out.f32(scale);
+        }
+        if (rotary) detail::write_part(out, tensor.rotary);
+        if (corrected) detail::write_part(out, tensor.cross_layer);
     }
     const uint64_t size = result.bytes.size() + detail::profile_tail_bytes;
     if (size > 0xffffffff) {
