@@ -2,7 +2,10 @@
 
 #include <cstdio>
 
+#include <normans/host/rotary_fit.hpp>
+
 #include "commands.hpp"
+#include "corrections_fit.hpp"
 #include "fitting.hpp"
 #include "plane_coder.hpp"
 #include "report.hpp"
@@ -79,6 +82,72 @@ fitted_tensor fit_maxima(const std::vector<uint16_t>& bf16, const mean_tensor& m
     return result;
 }
 
+// The mean of K before rotation, of values that are known as exactly as the file says them.
+normans::rotary_profile fit_rotary(const calibrate_options& options, sample_rows& rows,
+                                   const geometry& shape)
+{
+    normans::rotary_profile rotary;
+    rotary.rotary_dim = options.rotary_dim == 0 ? shape.dim : options.rotary_dim;
+    if (rotary.rotary_dim > shape.dim || rotary.rotary_dim % 2 != 0)
+        fail(rotary.rotary_dim, " channels of a head of ", shape.dim, " cannot turn in pairs");
+    rotary.pairing = options.pairing;
+    rotary.step = normans::rotary_steps(options.rotary_theta, rotary.rotary_dim);
+    normans::rotary_statistics statistics(rotary.means(shape.dim), shape.heads);
+    std::vector<float> values(size_t(shape.channels()));
+    for (uint32_t token = 0; token < shape.tokens; ++token) {
+        const normans::calibration_sample* row = rows.row(token);
+        for (size_t c = 0; c < values.size(); ++c)
+            values[c] = float(row[c].value * double(rows.scale()));
+        statistics.add_token(token, values.data());
+    }
+    statistics.fit(rotary.mean, rotary.exponent);
+    return rotary;
+}
+
+// Without a model: zeros, and the channels' means are in the map; or rotated means.
+mean_tensor means_without_model(const safetensors_file& file,
+                                const normans::tensor_profile& entry, cache_key key)
+{
+    const geometry shape = shape_without_means(file, key);
+    return entry.rotary.mean.empty() ? no_means(shape) : rotary_tensor(entry.rotary, shape);
+}
+
+fitted_tensor fit_rotated(const calibrate_options& options, const safetensors_file& file,
+                          const mean_tensor& no_mean, cache_key key, target what)
+{
+    const geometry& shape = no_mean.shape;
+    sample_rows unpredicted(file, no_mean, key, what);
+    normans::rotary_profile rotary = fit_rotary(options, unpredicted, shape);
+    const mean_tensor means = rotary_tensor(rotary, shape);
+    sample_rows rows(file, means, key, what);
+    fitted_tensor fitted = fit_tensor(rows, shape, key, options.shape, false);
+    fitted.profile.rotary = std::move(rotary);
+    return fitted;
+}
+
+// Target by target, since the tensors of one correct each other.
+void fit_corrections(const calibrate_options& options, const safetensors_file& file,
+                     const safetensors_file* source, const std::vector<fitted_tensor>& fitted,
+                     normans::profile& profile)
+{
+    correction_fitter fitter(options.corrections, options.threads);
+    progress_bar progress(double(fitted.size()));
+    for (size_t i = 0; i < fitted.size(); ++i) {
+        normans::tensor_profile& entry = profile.tensors[i];
+        if (entry.dtype == scalar_type::fp16) continue;  // scales of int8 and int4
+        const cache_key key{entry.layer, entry.kind};
+        const target what = entry.dtype == scalar_type::bf16 ? target::bf16 : target::fp8;
+        const mean_tensor mean = source != nullptr ? load_means(*source, key)
+                                                   : means_without_model(file, entry, key);
+        staged_means staged = under_map(mean, entry, true);
+        staged.flatten();
+        sample_rows rows(file, mean, key, what);
+        fitter.add(entry, fitted[i].fits, mean.shape, staged.values.fp32, rows);
+        progress.advance(1);
+    }
+    fitter.finish();
+}
+
 }  // namespace
 
 int calibrate(const calibrate_options& options)
@@ -91,6 +160,8 @@ int calibrate(const calibrate_options& options)
     normans::profile profile;
     profile.model = file.metadata("model");
     const bool model = has_model(options.predictor);
+    if (options.rotary_theta > 0 && (model || options.targets.has_quantised()))
+        fail("--rotary-theta is for --predictor none, fp8 and bf16");
     if (model) profile.predictor = means.file().metadata("predictor");
     std::vector<fitted_tensor> fitted;
     {
@@ -103,6 +174,10 @@ int calibrate(const calibrate_options& options)
                 const bool wanted = options.targets.has(what) ||
                                     (what == target::bf16 && options.targets.has_quantised());
                 if (!wanted || !has_target(file, key, what)) continue;
+                if (options.rotary_theta > 0 && key.second == kv_kind::k) {
+                    fitted.push_back(fit_rotated(options, file, mean, key, what));
+                    continue;
+                }
                 sample_rows rows(file, mean, key, what);
                 fitted.push_back(fit_tensor(rows, mean.shape, key, options.shape, model));
             }
@@ -116,6 +191,8 @@ int calibrate(const calibrate_options& options)
     }
     set_all_channels(fitted);
     for (fitted_tensor& tensor : fitted) profile.tensors.push_back(std::move(tensor.profile));
+    if (options.corrections != 0)
+        fit_corrections(options, file, model ? &means.file() : nullptr, fitted, profile);
     write_profile(profile, options.profile);
     return 0;
 }

@@ -21,6 +21,11 @@ struct calibrate_options {
     target_choice targets;
     normans::shape_id shape = normans::shape_id::gaussian;
     predictor_choice predictor = predictor_choice::model;  // or none
+    double rotary_theta = 0;   // above 0: K's means are rotated
+    uint32_t rotary_dim = 0;   // 0: all channels of a head
+    normans::rotary_pairing pairing = normans::rotary_pairing::half_split;
+    unsigned corrections = 0;  // cross_layer_source bits that may be used
+    unsigned threads = all_threads();
 };
 
 struct profile_rank_options {

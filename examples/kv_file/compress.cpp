@@ -50,8 +50,8 @@ public:
     explicit compressor(const compress_options& options)
         : options_(options),
           file_(options.input),
-          stages_(options.predictor, options.affine),
-          profile_(load_profile(options.profile))
+          profile_(load_profile(options.profile)),
+          stages_(options.predictor, profile_.value, options.affine, options.threads)
     {
         check_same(options.input, "model", file_.metadata("model"), profile_.value.model);
         check_predictor(options.predictor, options.profile, profile_.value);
@@ -495,8 +495,8 @@ private:
     const compress_options& options_;
     safetensors_file file_;
     std::optional<mean_source> means_;  // with a model
-    mean_stages stages_;
     loaded_profile profile_;
+    mean_stages stages_;
     container_head head_;
     std::vector<uint8_t> blocks_;
     std::vector<uint8_t> scratch_;

@@ -19,7 +19,7 @@ public:
           bytes_(read_file(options.coded)),
           head_(read_head(options.coded, bytes_)),
           profile_(load_profile(options.profile)),
-          stages_(head_.predictor, head_.affine)
+          stages_(head_.predictor, profile_.value, head_.affine, options.threads)
     {
         if (head_.profile_fingerprint != profile_.fingerprint)
             fail(options.coded, ": was coded under another profile than ", options.profile);

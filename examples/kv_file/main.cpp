@@ -78,7 +78,32 @@ int run(int argc, char** argv)
         ->check(CLI::IsMember(shapes));
     calibrate_app->add_option("--predictor", base_text, "model (mu), or none: means of channels")
         ->check(CLI::IsMember({"model", "none"}));
+    std::string pairing_text = "half-split";
+    const std::map<std::string, normans::rotary_pairing> pairings = {
+        {"half-split", normans::rotary_pairing::half_split},
+        {"interleaved", normans::rotary_pairing::interleaved}};
+    calibrate_app
+        ->add_option("--rotary-theta", calibrating.rotary_theta,
+                     "of the model's rotary embedding: K's means are rotated (--predictor none)")
+        ->check(CLI::Range(1.0001, 1e12));
+    calibrate_app->add_option("--rotary-dim", calibrating.rotary_dim, "channels that turn (all)")
+        ->check(CLI::Range(2, 0x7fffffff));
+    calibrate_app->add_option("--rotary-pairing", pairing_text, "half-split or interleaved")
+        ->check(CLI::IsMember(pairings));
+    const std::map<std::string, unsigned> sources = {
+        {"none", 0u}, {"below", normans::source_below}, {"k", normans::source_k},
+        {"own", normans::source_own},
+        {"all", normans::source_below | normans::source_k | normans::source_own}};
+    std::vector<std::string> source_texts;
+    calibrate_app
+        ->add_option("--correct-by", source_texts,
+                     "correct means where it pays, by: below (layer), k (of a v), own (mu), or all")
+        ->delimiter(',')
+        ->check(CLI::IsMember(sources));
+    add_threads(calibrate_app, calibrating.threads);
     calibrate_app->callback([&] {
+        calibrating.pairing = pairings.at(pairing_text);
+        for (const std::string& text : source_texts) calibrating.corrections |= sources.at(text);
         calibrating.targets = targets_of(target_texts);
         calibrating.predictor = predictors.at(base_text);
         calibrating.shape = shapes.at(shape_text);

@@ -12,6 +12,7 @@
 #include <normans/lowrank/draft.hpp>
 
 #include "container.hpp"
+#include "corrections.hpp"
 
 namespace kv_file {
 
@@ -30,6 +31,7 @@ struct staged_means {
     std::vector<float> b;        // both empty: values are in units of the codes
     std::vector<uint8_t> draft_sigma;  // of pages with a draft: is_drafted[page]
     std::vector<uint8_t> is_drafted;   // empty: no page has one
+    std::vector<float> uncorrected = {};  // where a correction was made: the values before it
 
     const std::vector<uint8_t>& sigma_of(uint64_t page) const
     {
@@ -102,9 +104,25 @@ private:
     normans::draft_view view_{};
 };
 
+/// Means before rotation, turned by their tokens' positions; in units of the values.
+inline mean_tensor rotary_tensor(const normans::rotary_profile& rotary, const geometry& shape)
+{
+    mean_tensor means{shape, {}, std::vector<float>(size_t(shape.scalars())), 0};
+    normans::expand_rotary(rotary.means(shape.dim), shape.heads, 0, shape.tokens,
+                           means.fp32.data());
+    return means;
+}
+
 class mean_stages {
 public:
-    mean_stages(predictor_choice predictor, bool affine) : predictor_(predictor), affine_(affine) {}
+    mean_stages(predictor_choice predictor, const normans::profile& profile, bool affine,
+                unsigned threads)
+        : predictor_(predictor), affine_(affine), threads_(threads)
+    {
+        for (const normans::tensor_profile& entry : profile.tensors)
+            if (entry.cross_layer.sources != 0)
+                corrects_[entry.dtype == scalar_type::bf16 ? 1 : 0] = true;
+    }
 
     /// The prediction of a (layer, k or v), in units of the values; it lasts until the next.
     /// `source` with a model, `shape` without.
@@ -115,9 +133,19 @@ public:
     }
 
     /// Of the tensor that began; `entry` is the profile's for this target.
-    staged_means before(target, const normans::tensor_profile& entry) const
+    staged_means before(target what, const normans::tensor_profile& entry) const
     {
-        return under_map(predicted_, entry, affine_);
+        const bool rotary = !has_model(predictor_) && !entry.rotary.mean.empty();
+        staged_means staged = under_map(
+            rotary ? rotary_tensor(entry.rotary, predicted_.shape) : predicted_, entry, affine_);
+        if (!corrects(what)) return staged;
+        staged.flatten();
+        if (entry.cross_layer.sources == 0) return staged;
+        staged.uncorrected = staged.values.fp32;
+        staged.sigma = entry.cross_layer.sigma;
+        correct(entry.cross_layer, {entry.layer, entry.kind}, staged.values.shape,
+                history_[size_t(what)], staged.values.fp32, threads_);
+        return staged;
     }
 
     /// Reads the drafts of all pages of a target from bytes[at...] and corrects its means by them.
@@ -147,16 +175,30 @@ public:
         return normans::status::ok;
     }
 
-    /// All codes of a target, coded or decoded under `means`. No stage learns from them yet.
+    /// All codes of a target, coded or decoded under `means`: later tensors' corrections need them.
     template <class Code>
-    void after(target, const normans::tensor_profile& /*entry*/, const staged_means& /*means*/,
-               const std::vector<Code>& /*codes*/)
+    void after(target what, const normans::tensor_profile& entry, const staged_means& means,
+               const std::vector<Code>& codes)
     {
+        if (!corrects(what)) return;
+        const std::vector<float>& about =
+            means.uncorrected.empty() ? means.values.fp32 : means.uncorrected;
+        history_[size_t(what)].keep({entry.layer, entry.kind},
+                                    residual_rows(entry, means.values.shape, about, codes));
     }
 
 private:
+    // A correction starts from mapped means.
+    bool corrects(target what) const
+    {
+        return affine_ && !is_quantised(what) && corrects_[size_t(what)];
+    }
+
     predictor_choice predictor_;
     bool affine_;
+    unsigned threads_;
+    bool corrects_[2] = {};  // fp8, bf16: whether any tensor is corrected
+    residual_history history_[2];
     mean_tensor predicted_;
 };
 

@@ -6,6 +6,7 @@
 
 import bisect
 import json
+import math
 import os
 import pathlib
 import random
@@ -113,6 +114,29 @@ def make_lowrank_cache(ranks, tokens, heads, dim, seed=2):
         tensors[prefix + "bf16"] = ("BF16", shape, pack16([bf16(v) for v in values]))
         tensors[prefix + "fp8"] = ("F8_E4M3", shape, bytes(e4m3(v / scale) for v in values))
         tensors[prefix + "scale"] = ("F32", [1], struct.pack("<f", scale))
+    return tensors
+
+
+def make_layered_cache(tokens, layers, heads, dim, seed=5):
+    """Residuals of v are those of k turned around, those of a layer the layer's below and noise."""
+    source = random.Random(seed)
+    tensors, width = {}, heads * dim
+    below = [[source.gauss(0, 1) for _ in range(width)] for _ in range(tokens)]
+    for layer in range(layers):
+        now = [[0.9 * row[-c] + source.gauss(0, 0.3) for c in range(width)] for row in below]
+        for kind, order in (("k", 1), ("v", -1)):
+            means, values = [], []
+            for row in now:
+                for residual in row[::order]:
+                    means.append(bf16_value(bf16(source.gauss(0, 20))))
+                    values.append(means[-1] + residual + source.gauss(0, 0.1))
+            shape, prefix = [tokens, heads, dim], f"layers.{layer}.{kind}."
+            scale = f32(max(map(abs, values)) / 448)
+            tensors[prefix + "bf16"] = ("BF16", shape, pack16([bf16(v) for v in values]))
+            tensors[prefix + "fp8"] = ("F8_E4M3", shape, bytes(e4m3(v / scale) for v in values))
+            tensors[prefix + "mu"] = ("BF16", shape, pack16([bf16(m) for m in means]))
+            tensors[prefix + "scale"] = ("F32", [1], struct.pack("<f", scale))
+        below = now
     return tensors
 
 
@@ -704,6 +728,139 @@ class Predictors(ToolTest):
                  says="--max-tokens", output=self.path("b"))
         self.bad("decompress", o, self.path("b"), "--profile", p, says="another profile",
                  output=self.path("b"))
+
+
+class Corrections(ToolTest):
+    """Means corrected by what was coded before, and means of K that turn with the position."""
+
+    def size(self, *options, calibrate=(), calib="calib", means=()):
+        """Of the coded file, which both sides have coded and decoded."""
+        common = ("--profile", self.path("p"), *means)
+        self.good("calibrate", self.path(calib), "--profile", self.path("p"), *calibrate)
+        cache, coded, back = self.path("in"), self.path("o"), self.path("b")
+        self.good("compress", cache, coded, *common, *options)
+        self.good("verify", cache, coded, *common)
+        self.good("decompress", coded, back, *common,
+                  *(() if "--predictor" in options else ("--mu", cache)))
+        self.assertEqual(read_safetensors(back)[0], self.expected)
+        return os.path.getsize(coded)
+
+    def write(self, calib, tensors):
+        self.expected = targets_of(tensors)
+        write_safetensors(self.path("calib"), calib)
+        write_safetensors(self.path("in"), tensors)
+
+    def test_by_tensors_before(self):
+        self.write(make_layered_cache(256, 3, 2, 7, seed=5), make_layered_cache(96, 3, 2, 7, seed=6))
+        plain = self.size()
+        below = self.size(calibrate=("--correct-by", "below"))
+        k = self.size(calibrate=("--correct-by", "k"))
+        both = self.size(calibrate=("--correct-by", "all", "--threads", 1))
+        self.assertLess(below, 0.93 * plain)
+        self.assertLess(k, 0.93 * plain)
+        self.assertLess(both, min(below, k))
+        out = self.good("calibrate", self.path("calib"), "--profile", self.path("q"),
+                        "--correct-by", "below,k,own", "--threads", 3)
+        self.assertIn("below", out)
+        self.assertEqual(self.path("p").read_bytes(), self.path("q").read_bytes())
+        coded = set()
+        for threads in (1, 3):
+            self.good("compress", self.path("in"), self.path("o"), "--profile", self.path("p"),
+                      "--page-tokens", 7, "--threads", threads)
+            coded.add(self.path("o").read_bytes())
+        self.assertEqual(len(coded), 1)
+        # Not about mapped means: no correction, and none is needed.
+        self.size("--no-affine", calibrate=("--correct-by", "all"))
+
+    def test_by_own_means(self):
+        # Each channel's error follows its neighbour's mean.
+        caches = []
+        for seed in (1, 2):
+            source = random.Random(seed)
+            means, values = [], []
+            for _ in range(200):
+                row = [bf16_value(bf16(source.gauss(0, 4))) for _ in range(16)]
+                means += row
+                values += [m + 0.2 * row[c - 1] + source.gauss(0, 0.2) for c, m in enumerate(row)]
+            shape = [200, 1, 16]
+            caches.append({"layers.3.v.bf16": ("BF16", shape, pack16([bf16(v) for v in values])),
+                           "layers.3.v.mu": ("BF16", shape, pack16([bf16(m) for m in means]))})
+        self.write(*caches)
+        self.assertLess(self.size(calibrate=("--correct-by", "own")), 0.8 * self.size())
+
+    def test_nothing_to_find(self):
+        shapes = {(0, "k"): (1, 12), (0, "v"): (1, 12), (1, "k"): (1, 12), (1, "v"): (1, 12)}
+        self.write(make_cache(shapes, 160, seed=7), make_cache(shapes, 64, seed=8))
+        corrected = self.size(calibrate=("--correct-by", "all"))
+        self.assertLess(corrected, 1.002 * self.size())
+
+    def test_any_bits(self):
+        source = random.Random(3)
+        tensors = make_layered_cache(64, 2, 1, 16)
+        wild = [source.randrange(65536) for _ in range(1024)]
+        for kind in "kv":
+            tensors[f"layers.0.{kind}.fp8"] = ("F8_E4M3", [64, 1, 16], bytes(range(256)) * 4)
+            tensors[f"layers.0.{kind}.bf16"] = ("BF16", [64, 1, 16], pack16(wild))
+        tensors["layers.1.k.mu"] = ("BF16", [64, 1, 16], pack16(wild[::-1]))
+        dead = pack16([source.choice((0, 0x8000)) for _ in range(1024)])
+        tensors["layers.1.v.bf16"] = ("BF16", [64, 1, 16], dead)
+        sane = make_layered_cache(256, 2, 1, 16)
+        self.write(tensors, tensors)
+        self.size(calibrate=("--correct-by", "all"))
+        self.write(sane, tensors)
+        self.size(calibrate=("--correct-by", "all"))
+
+    def test_rotary(self):
+        caches = []
+        for seed in (1, 2):
+            source = random.Random(seed)
+            values = []
+            for token in range(300):
+                for head in (1.0, -2.0):
+                    turns = [token * 100 ** (-i / 4) for i in range(4)]
+                    values += [head * 3 * math.cos(a) + source.gauss(0, 0.1) for a in turns]
+                    values += [head * 3 * math.sin(a) + source.gauss(0, 0.1) for a in turns]
+                    values += [head * 5 + source.gauss(0, 0.1) for _ in range(2)]  # do not turn
+            shape, cache = [300, 2, 10], {}
+            for kind in "kv":
+                cache[f"layers.0.{kind}.bf16"] = ("BF16", shape, pack16([bf16(v) for v in values]))
+            caches.append(cache)
+        self.write(*caches)
+        none = ("--predictor", "none")
+        plain = self.size(*none, calibrate=none)
+        turn = (*none, "--rotary-theta", 100, "--rotary-dim", 8)
+        turned = self.size(*none, calibrate=turn)
+        self.assertLess(turned, 0.85 * plain)
+        other = self.size(*none, calibrate=(*turn, "--rotary-pairing", "interleaved"))
+        self.assertLess(turned, 0.9 * other)
+        # V turns as K does here, which only a correction by k can know.
+        self.assertLess(self.size(*none, calibrate=(*turn, "--correct-by", "k")), 0.9 * turned)
+
+    def test_errors(self):
+        tensors = make_layered_cache(96, 2, 1, 8)
+        self.write(tensors, tensors)
+        cache, p, o = self.path("in"), self.path("p"), self.path("o")
+        self.good("calibrate", self.path("calib"), "--profile", p, "--correct-by", "below,k")
+        for gone in ("layers.0.v.bf16", "layers.1.k.bf16"):
+            some = {n: t for n, t in tensors.items() if n != gone and "fp8" not in n}
+            write_safetensors(cache, some)
+            self.bad("compress", cache, o, "--profile", p, says="is missing", output=o)
+        some = {n: t for n, t in tensors.items()}
+        for what, size in (("bf16", 2), ("mu", 2), ("fp8", 1)):
+            dtype, shape, data = some[f"layers.0.k.{what}"]
+            some[f"layers.0.k.{what}"] = (dtype, [95, 1, 8], data[: 95 * 8 * size])
+        write_safetensors(cache, some)
+        self.bad("compress", cache, o, "--profile", p, says="another number of tokens", output=o)
+        write_safetensors(cache, tensors)
+        self.bad("calibrate", cache, "--profile", o, "--correct-by", "above", output=o)
+        self.bad("calibrate", cache, "--profile", o, "--rotary-theta", 100, says="none", output=o)
+        none = ("--predictor", "none", "--rotary-theta", 100)
+        self.bad("calibrate", cache, "--profile", o, *none, "--rotary-dim", 10, says="pairs",
+                 output=o)
+        self.bad("calibrate", cache, "--profile", o, *none, "--rotary-dim", 3, says="pairs",
+                 output=o)
+        self.bad("calibrate", cache, "--profile", o, *none, "--target", "int8", says="fp8",
+                 output=o)
 
 
 class Plan(ToolTest):
