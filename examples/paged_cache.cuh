@@ -76,6 +76,13 @@ device_memory<T> copy_to_device(const std::vector<T>& from)
     return to;
 }
 template <class T>
+std::vector<T> copy_from_device(const T* from, std::size_t count)
+{
+    std::vector<T> to(count);
+    check(cudaMemcpy(to.data(), from, count * sizeof(T), cudaMemcpyDeviceToHost));
+    return to;
+}
+template <class T>
 void copy(T* to, const T* from, std::size_t count, cudaStream_t stream)
 {
     check(cudaMemcpyAsync(to, from, count * sizeof(T), cudaMemcpyDefault, stream));
@@ -153,9 +160,7 @@ public:
     /// Whether every bit is as it was at first.
     bool is_whole() const
     {
-        std::vector<std::uint8_t> now(bytes());
-        check(cudaMemcpy(now.data(), there_.get(), now.size(), cudaMemcpyDeviceToHost));
-        return now == codes_;
+        return copy_from_device(there_.get(), bytes()) == codes_;
     }
 
 private:
@@ -226,10 +231,9 @@ struct speeds {  // seconds for the whole cache
 inline int report(const paged_cache& cache, std::size_t coded_bytes,
                   const normans::decode_result* results, const speeds& measured)
 {
-    std::vector<normans::decode_result> said(cache.pages);
-    check(cudaMemcpy(said.data(), results, said.size() * sizeof said[0], cudaMemcpyDeviceToHost));
     bool exact = cache.is_whole();
-    for (const normans::decode_result& one : said) exact = exact && bool(one);
+    for (const normans::decode_result& one : copy_from_device(results, cache.pages))
+        exact = exact && bool(one);
     const double raw = double(cache.bytes()), ratio = raw / double(coded_bytes);
     std::printf("%zu pages, %zu codes in %zu bytes (%.2f to 1), %s\n", cache.pages, cache.bytes(),
                 coded_bytes, ratio, exact ? "exact" : "NOT EXACT");

@@ -17,8 +17,7 @@ cudaError_t both(const attention_batch& batch, const coded_pages<Width, paged_me
 // Somebody must name them.
 extern const void* const attention_gates[];
 const void* const attention_gates[] = {
-    reinterpret_cast<const void*>(both<uint8_t, 64, 1, 32, attention_math::fused>),
+    reinterpret_cast<const void*>(both<uint8_t, 64, 8, 32, attention_math::fused>),
     reinterpret_cast<const void*>(both<uint8_t, 128, 16, 8, attention_math::tensor>),
-    reinterpret_cast<const void*>(both<uint16_t, 64, 8, 32, attention_math::tensor>),
     reinterpret_cast<const void*>(both<uint16_t, 128, 16, 8, attention_math::fused>),
 };
