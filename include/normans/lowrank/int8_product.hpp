@@ -46,7 +46,8 @@ NORMANS_HD constexpr bool exact_factors(const lowrank_factors& f)
     return weight <= 1024;
 }
 
-/// One sum. On a GPU a __dp4a for each group; u and v must then lie at multiples of 4 bytes.
+/// One sum. On a GPU a __dp4a for each group; u and v must then lie at multiples of 4 bytes. (By
+/// tensor cores: cuda/lowrank_tile.cuh.)
 NORMANS_HD inline int32_t lowrank_sum(const lowrank_factors& f, uint32_t token, uint32_t channel)
 {
     const int8_t* u = f.u + size_t(token) * f.rank;
