@@ -21,7 +21,7 @@ class Header:
         )
         require(version == rm.format_version, "unknown version")
         require(kind & 15 == case.type.id, "the block has another dtype")
-        require(kind >> 4 == rm.coder_rans, "the block has another coder")
+        require(kind >> 4 == case.coder, "the block has another coder")
         require(lanes == case.lanes, "the block has another lane count")
         require(count == case.count, "the block has another count")
         self.mode, self.flags = how & 15, how >> 4
@@ -65,7 +65,7 @@ class Reader:
 class Lanes:
     """The rANS states of a block and the words that refill them."""
 
-    def __init__(self, states, words):
+    def __init__(self, states, words, _case):
         require(
             all(rm.lower_bound <= state < 1 << 31 for state in states), "a state out of range"
         )
@@ -94,66 +94,61 @@ class Lanes:
         self.states[lane] >>= bits
         return raw
 
+    def pop_escape(self, lane, model):
+        """At most 8 bits after an escape: raw, or a symbol of the marginal where there is one."""
+        if model.escape_starts is None:
+            return self.pop_raw(lane, min(model.type.width, 8))
+        slot = self.slot(lane)
+        byte = 0
+        while model.escape_starts[byte + 1] <= slot:
+            byte += 1
+        self.pop_interval(lane, model.escape_starts[byte], model.escape_freqs[byte])
+        return byte
+
+    def decode_step(self, predictions):
+        """One code per active lane."""
+        active = len(predictions)
+        found = [prediction.find(self.slot(lane)) for lane, prediction in enumerate(predictions)]
+        for lane, hit in enumerate(found):
+            escape = (None, 0, predictions[lane].model.shape.escape_slots)
+            _, start, freq = hit or escape
+            self.pop_interval(lane, start, freq)
+        self.renormalize(active)
+        codes = []
+        for lane, hit in enumerate(found):
+            if hit:
+                codes.append(hit[0] | self.pop_raw(lane, predictions[lane].group_bits))
+            else:
+                codes.append(self.pop_escape(lane, predictions[lane].model))
+        self.renormalize(active)
+        if predictions[0].model.type.width == 16:
+            for lane, hit in enumerate(found):
+                if not hit:
+                    codes[lane] = codes[lane] << 8 | self.pop_raw(lane, 8)
+            self.renormalize(active)
+        return codes
+
     def finish(self):
         require(all(s == rm.lower_bound for s in self.states), "an end state is not 2^15")
         require(self.cursor == len(self.words), "words are left over")
 
 
-def pop_escape_byte(lanes, lane, model):
-    """The 8 bits after an escape: raw, or a symbol of the marginal where the shape has one."""
-    if model.escape_starts is None:
-        return lanes.pop_raw(lane, 8)
-    slot = lanes.slot(lane)
-    byte = 0
-    while model.escape_starts[byte + 1] <= slot:
-        byte += 1
-    lanes.pop_interval(lane, model.escape_starts[byte], model.escape_freqs[byte])
-    return byte
-
-
-def decode_step(lanes, model, predictions):
-    """One code per active lane."""
-    active = len(predictions)
-    found = [prediction.find(lanes.slot(lane)) for lane, prediction in enumerate(predictions)]
-    for lane, hit in enumerate(found):
-        _, start, freq = hit or (None, 0, model.shape.escape_slots)
-        lanes.pop_interval(lane, start, freq)
-    lanes.renormalize(active)
-    codes = []
-    for lane, hit in enumerate(found):
-        if hit:
-            codes.append(hit[0] | lanes.pop_raw(lane, predictions[lane].group_bits))
-        else:
-            codes.append(pop_escape_byte(lanes, lane, model))
-    lanes.renormalize(active)
-    if model.type.width == 16:
-        for lane, hit in enumerate(found):
-            if not hit:
-                codes[lane] = codes[lane] << 8 | lanes.pop_raw(lane, 8)
-        lanes.renormalize(active)
-    return codes
-
-
-def decode_codes(case, header, reader, row_nibbles):
+def decode_codes(case, header, reader, row_nibbles, lanes_type):
     """The codes of a block whose header and row nibbles have been read."""
     words = header.payload_words
     if header.mode == rm.mode_coded:
         states = [reader.take_number(4) for _ in range(case.lanes)]
-        lanes = Lanes(states, [reader.take_number(2) for _ in range(words)])
+        lanes = lanes_type(states, [reader.take_number(2) for _ in range(words)], case)
         nibbles = case.scalar_nibbles(row_nibbles)
         codes = []
         for first in range(0, case.count, case.lanes):
             step = range(first, min(first + case.lanes, case.count))
-            predictions = [
-                case.model.predict(case.mus[i], case.sigmas[i], nibbles[i]) for i in step
-            ]
-            codes += decode_step(lanes, case.model, predictions)
+            codes += lanes.decode_step([case.predict(i, nibbles[i]) for i in step])
         lanes.finish()
         return codes
     if header.mode == rm.mode_raw:
-        size = case.type.width // 8
-        require(words == (case.count * size + 1) // 2, "a raw block with a wrong payload")
-        return [reader.take_number(size) for _ in range(case.count)]
+        require(words == (case.raw_bytes() + 1) // 2, "a raw block with a wrong payload")
+        return case.unpack(reader.take(case.raw_bytes()))
     if header.mode == rm.mode_constant:
         require(words == 1, "a constant block with a wrong payload")
         code = reader.take_number(2)
@@ -163,7 +158,7 @@ def decode_codes(case, header, reader, row_nibbles):
     return case.predicted_codes()
 
 
-def decode_block(case):
+def decode_block(case, lanes_type=Lanes):
     """(header, codes) of the case's block; raises FormatError on any violation."""
     header = Header(case)
     if header.mode in (rm.mode_coded, rm.mode_predicted):
@@ -179,21 +174,19 @@ def decode_block(case):
         row_nibbles = [n for byte in packed for n in (byte & 15, byte >> 4)]
         require(not any(row_nibbles[case.tokens :]), "a nibble past the last token")
         reader.take_padding()
-    codes = decode_codes(case, header, reader, row_nibbles)
+    codes = decode_codes(case, header, reader, row_nibbles, lanes_type)
     reader.take_padding()
     require(reader.cursor == len(case.block), "bytes after the end of the block")
     if header.flags & rm.flag_content:
         check = rm.two_sum_check(codes, case.lanes)
         require(check == header.content_check, "the content check fails")
     if stored_hash is not None:
-        nibbles = case.scalar_nibbles(row_nibbles)
-        computed = rm.parameter_hash(case.mus, case.sigmas, nibbles, case.lanes)
-        require(computed == stored_hash, "the parameter hash fails")
+        require(case.parameter_hash(row_nibbles) == stored_hash, "the parameter hash fails")
     return header, codes
 
 
-def check_case(case):
-    header, codes = decode_block(case)
+def check_case(case, lanes_type=Lanes):
+    header, codes = decode_block(case, lanes_type)
     wrong = [i for i in range(case.count) if codes[i] != case.codes[i]]
     if wrong:
         i = wrong[0]

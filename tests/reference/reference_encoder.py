@@ -28,8 +28,8 @@ from reference_model import FormatError, require
 class ReversedLanes:
     """rANS states that take symbols in the reverse of the order in which they are decoded."""
 
-    def __init__(self, count):
-        self.states = [rm.lower_bound] * count
+    def __init__(self, case):
+        self.states = [rm.lower_bound] * case.lanes
         self.emitted = []
 
     def emit_if(self, lane, full):
@@ -46,43 +46,45 @@ class ReversedLanes:
         self.emit_if(lane, self.states[lane] >= 1 << (31 - bits))
         self.states[lane] = self.states[lane] << bits | raw
 
-    def words(self):
-        """All words in decode order."""
-        return self.emitted[::-1]
-
-
-def encode_step(lanes, model, predictions, codes):
-    """The decode step backwards: its parts last to first, in each the lanes from the highest."""
-    intervals = [prediction.interval(code) for prediction, code in zip(predictions, codes)]
-    descending = range(len(codes) - 1, -1, -1)
-    if model.type.width == 16:
-        for lane in descending:
-            if intervals[lane] is None:
-                lanes.push_raw(lane, codes[lane] & 255, 8)
-    for lane in descending:
-        code = codes[lane]
-        if intervals[lane] is not None:
-            bits = predictions[lane].group_bits
-            lanes.push_raw(lane, code & ((1 << bits) - 1), bits)
-            continue
-        byte = code >> (model.type.width - 8)
+    def push_escape(self, lane, model, byte):
         if model.escape_starts is None:
-            lanes.push_raw(lane, byte, 8)
+            self.push_raw(lane, byte, min(model.type.width, 8))
         else:
-            lanes.push_interval(lane, model.escape_starts[byte], model.escape_freqs[byte])
-    for lane in descending:
-        lanes.push_interval(lane, *(intervals[lane] or (0, model.shape.escape_slots)))
+            self.push_interval(lane, model.escape_starts[byte], model.escape_freqs[byte])
+
+    def encode_step(self, predictions, codes):
+        """A decode step backwards: its parts last to first, in each the lanes from the highest."""
+        intervals = [prediction.interval(code) for prediction, code in zip(predictions, codes)]
+        descending = range(len(codes) - 1, -1, -1)
+        model = predictions[0].model
+        if model.type.width == 16:
+            for lane in descending:
+                if intervals[lane] is None:
+                    self.push_raw(lane, codes[lane] & 255, 8)
+        for lane in descending:
+            code = codes[lane]
+            if intervals[lane] is None:
+                self.push_escape(lane, model, code >> max(model.type.width - 8, 0))
+            else:
+                bits = predictions[lane].group_bits
+                self.push_raw(lane, code & ((1 << bits) - 1), bits)
+        for lane in descending:
+            self.push_interval(lane, *(intervals[lane] or (0, model.shape.escape_slots)))
+
+    def finish(self):
+        """The states and all words in decode order."""
+        return self.states, self.emitted[::-1]
 
 
-def encode_coded(case, row_nibbles):
+def encode_coded(case, row_nibbles, lanes_type=ReversedLanes):
     """(states, words) of the coded form."""
     nibbles = case.scalar_nibbles(row_nibbles)
-    lanes = ReversedLanes(case.lanes)
+    lanes = lanes_type(case)
     for first in reversed(range(0, case.count, case.lanes)):
         step = range(first, min(first + case.lanes, case.count))
-        predictions = [case.model.predict(case.mus[i], case.sigmas[i], nibbles[i]) for i in step]
-        encode_step(lanes, case.model, predictions, [case.codes[i] for i in step])
-    return lanes.states, lanes.words()
+        predictions = [case.predict(i, nibbles[i]) for i in step]
+        lanes.encode_step(predictions, [case.codes[i] for i in step])
+    return lanes.finish()
 
 
 def padded(data):
@@ -95,7 +97,7 @@ def pack_nibbles(row_nibbles):
     return padded(bytes(low | high << 4 for low, high in zip(even, odd)))
 
 
-def encode_block(case, flags, row_nibbles):
+def encode_block(case, flags, row_nibbles, lanes_type=ReversedLanes):
     """The block's bytes; `flags` are those wanted, a mode drops what it does not carry."""
     check = rm.two_sum_check(case.codes, case.lanes) if flags & rm.flag_content else 0
 
@@ -106,17 +108,14 @@ def encode_block(case, flags, row_nibbles):
             extras += struct.pack("<Q", case.fingerprint)
         if flags & rm.flag_parameters and mode in (rm.mode_coded, rm.mode_predicted):
             carried |= rm.flag_parameters
-            steps = case.scalar_nibbles(nibbles)
-            extras += struct.pack(
-                "<I", rm.parameter_hash(case.mus, case.sigmas, steps, case.lanes)
-            )
+            extras += struct.pack("<I", case.parameter_hash(nibbles))
         if nibbles is not None:
             carried |= rm.flag_rows
             extras += pack_nibbles(nibbles)
         header = struct.pack(
             "<BBBBIII",
             rm.format_version,
-            case.type.id | rm.coder_rans << 4,
+            case.type.id | case.coder << 4,
             mode | carried << 4,
             case.lanes,
             case.count,
@@ -125,8 +124,7 @@ def encode_block(case, flags, row_nibbles):
         )
         return header + extras + padded(body)
 
-    code_bytes = case.type.width // 8
-    raw_body = b"".join(code.to_bytes(code_bytes, "little") for code in case.codes)
+    raw_body = case.pack(case.codes)
     raw = finish(rm.mode_raw, (len(raw_body) + 1) // 2, raw_body)
     if case.count == 0:
         return raw
@@ -136,7 +134,7 @@ def encode_block(case, flags, row_nibbles):
         return finish(rm.mode_constant, 1, struct.pack("<H", case.codes[0]))
     if case.model is None:
         return raw
-    states, words = encode_coded(case, row_nibbles)
+    states, words = encode_coded(case, row_nibbles, lanes_type)
     body = struct.pack(f"<{len(states)}I", *states) + struct.pack(f"<{len(words)}H", *words)
     coded = finish(rm.mode_coded, len(words), body, row_nibbles)
     return raw if len(coded) + len(raw_body) // 64 > len(raw) else coded
@@ -158,11 +156,11 @@ def stored_choices(case):
     return flags, [packed[t // 2] >> 4 * (t % 2) & 15 for t in range(case.tokens)]
 
 
-def check_case(case):
+def check_case(case, lanes_type=ReversedLanes):
     flags, row_nibbles = stored_choices(case)
     has_fingerprint = bool(flags & rm.flag_fingerprint)
     require(has_fingerprint == (case.fingerprint is not None), "fingerprint flag differs")
-    block = encode_block(case, flags, row_nibbles)
+    block = encode_block(case, flags, row_nibbles, lanes_type)
     mode = rm.mode_names[block[2] & 15]
     if block != case.block:
         sizes = f"{len(block)} bytes for {len(case.block)}"
@@ -557,15 +555,15 @@ def coded_round_trip(case, row_nibbles):
     Returns how many scalars escape and how many steps have escaped and coded lanes.
     """
     states, words = encode_coded(case, row_nibbles)
-    lanes = decoder.Lanes(states, words)
+    lanes = decoder.Lanes(states, words, case)
     nibbles = case.scalar_nibbles(row_nibbles)
     escapes = mixed_steps = far = 0
     for first in range(0, case.count, case.lanes):
         step = range(first, min(first + case.lanes, case.count))
-        predictions = [case.model.predict(case.mus[i], case.sigmas[i], nibbles[i]) for i in step]
+        predictions = [case.predict(i, nibbles[i]) for i in step]
         codes = [case.codes[i] for i in step]
         expect(
-            decoder.decode_step(lanes, case.model, predictions) == codes,
+            lanes.decode_step(predictions) == codes,
             f"{case.name}: the coded form decodes to other codes",
         )
         escaped = sum(p.interval(code) is None for p, code in zip(predictions, codes))
@@ -576,27 +574,31 @@ def coded_round_trip(case, row_nibbles):
     return {"escapes": escapes, "steps with some lanes escaped": mixed_steps, "far": far}
 
 
-def decodes(case, block):
+def decodes(case, block, lanes_type):
     """The codes of another block under the case's predictions; None where it is refused."""
     damaged = copy.copy(case)
     damaged.block = bytes(block)
     try:
-        return decoder.decode_block(damaged)[1]
+        return decoder.decode_block(damaged, lanes_type)[1]
     except FormatError:
         return None
 
 
-def test_damage(rng, case, header):
+def test_damage(rng, case, header, lanes_type=decoder.Lanes):
     """A flipped bit is an error, or it changes nothing that the codes depend on."""
     block = case.block
+
+    def decoded(damaged):
+        return decodes(case, damaged, lanes_type)
+
     if header.flags & rm.flag_content:
         for _ in range(2):
             position = rng.randrange(8 * len(block))
             damaged = bytearray(block)
             damaged[position // 8] ^= 1 << position % 8
-            expect(decodes(case, damaged) in (None, case.codes), f"{case.name}: damage passed")
-    expect(decodes(case, block[:-4]) is None, f"{case.name}: a short block passed")
-    expect(decodes(case, block + bytes(4)) is None, f"{case.name}: a long block passed")
+            expect(decoded(damaged) in (None, case.codes), f"{case.name}: damage passed")
+    expect(decoded(block[:-4]) is None, f"{case.name}: a short block passed")
+    expect(decoded(block + bytes(4)) is None, f"{case.name}: a long block passed")
     padding = [len(block) - 1] if header.payload_words % 2 else []
     if header.flags & rm.flag_rows and (case.tokens + 1) // 2 % 4:
         flags = header.flags
@@ -605,7 +607,7 @@ def test_damage(rng, case, header):
     for position in padding:
         damaged = bytearray(block)
         damaged[position] = 1
-        expect(decodes(case, damaged) is None, f"{case.name}: a padding byte passed")
+        expect(decoded(damaged) is None, f"{case.name}: a padding byte passed")
 
 
 def test_mode_limit(rng):

@@ -20,7 +20,7 @@ mode_names = ("coded", "raw", "constant", "predicted")
 flag_rows, flag_content, flag_parameters, flag_fingerprint = 1, 2, 4, 8
 header_bytes = 16
 format_version = 0
-coder_rans = 0
+coder_rans, coder_tans = 0, 1
 lane_counts = (1, 8, 16, 32)
 
 mask32 = 0xFFFFFFFF
@@ -303,12 +303,16 @@ class Model:
         """A: the slope before row scale."""
         return self.shape.slopes[k % 8] - ((self.offset + k // 8) << 23)
 
-    def scale(self, k, nibble):
-        """A', the exponent field of the scaled sigma, and the first mag that always escapes."""
-        key = (k, nibble)
+    def scale(self, k, nibble, unit=f32_one):
+        """A', the exponent field of the scaled sigma, and the first mag that always escapes.
+
+        Codes that stand for values by a scale, `unit`, are predicted in code units.
+        """
+        key = (k, nibble, unit)
         if key not in self.scales:
             a = f32_value(self.slope_bits(k))
-            slope = multiply(a, f32_value(row_multipliers[nibble]))
+            multiplier = multiply(f32_value(row_multipliers[nibble]), f32_value(unit))
+            slope = multiply(a, multiplier)
             es = (f32_one + self.shape.slopes[0] - f32_bits(*slope)) >> 23
             t = self.type
             first = min(max(es + 17 - 127 + t.bias, 1), 1 << (t.width - 1 - t.mantissa_bits))
@@ -347,14 +351,14 @@ class Prediction:
     -1 - n their negatives. Group n lies between the boundaries n and n + 1.
     """
 
-    def __init__(self, model, mu, k, nibble):
+    def __init__(self, model, mu, k, nibble, unit=f32_one):
         self.model = model
         t = model.type
         self.sign_bit = 1 << (t.width - 1)
         self.far = k == sigma_zero
         self.group_bits = 0
         if not self.far:
-            scale = model.scale(k, nibble)
+            scale = model.scale(k, nibble, unit)
             es = scale.exponent_field
             er = max(f32_field(mu), es)
             self.far = er >= es + 16
@@ -467,14 +471,17 @@ def split_hex(text, digits):
 class Case:
     """One golden case: predictions, codes and the block that they must give."""
 
+    types = scalar_types
+    coder = coder_rans
+
     def __init__(self, fields):
         def numbers(key):
             return [int(word) for word in fields[key].split()]
 
         self.name = fields["name"]
-        require(fields["dtype"] in scalar_types, "unknown dtype")
+        require(fields["dtype"] in self.types, "unknown dtype")
         require(fields["shape"] in shapes, "unknown shape")
-        self.type = scalar_types[fields["dtype"]]
+        self.type = self.types[fields["dtype"]]
         self.shape = shapes[fields["shape"]]
         (self.offset,) = numbers("offset")
         self.heads, self.tokens, self.dim = numbers("box")
@@ -487,7 +494,7 @@ class Case:
         require(len(a) == len(b) == channels, "affine map of a wrong length")
         self.marginal = split_hex(fields["marginal"], 4) if "marginal" in fields else None
         self.sigmas = split_hex(fields.get("sigma", ""), 2)
-        self.codes = split_hex(fields["codes"], self.type.width // 4)
+        self.codes = split_hex(fields["codes"], 4 if self.type.width == 16 else 2)
         self.fingerprint = int(fields["fingerprint"], 16) if "fingerprint" in fields else None
         self.wanted_flags = int(fields["flags"], 16) if "flags" in fields else None
         self.row_nibbles = split_hex(fields["rows"], 1) if "rows" in fields else None
@@ -500,7 +507,10 @@ class Case:
             mus = split_hex(fields.get("mu", ""), 8)
             require(len(mus) == len(self.sigmas) == self.count, "mu or sigma does not fill the box")
             self.mus = [clean_mu(mu, a[c], b[c]) for mu, c in zip(mus, self.channels())]
-            self.model = Model(self.type, self.shape, self.offset, self.marginal)
+            self.read_model(fields)
+
+    def read_model(self, _fields):
+        self.model = Model(self.type, self.shape, self.offset, self.marginal)
 
     def channels(self):
         """The channel, head * dim + d, of every scalar."""
@@ -513,8 +523,28 @@ class Case:
             return [6] * self.count
         return [row_nibbles[i // self.dim % self.tokens] for i in range(self.count)]
 
+    def predict(self, i, nibble):
+        return self.model.predict(self.mus[i], self.sigmas[i], nibble)
+
     def predicted_codes(self):
         return [code_of_mu(self.type, mu) for mu in self.mus]
+
+    def parameter_hash(self, row_nibbles):
+        return parameter_hash(
+            self.mus, self.sigmas, self.scalar_nibbles(row_nibbles), self.lanes
+        )
+
+    def raw_bytes(self):
+        return self.count * self.type.width // 8
+
+    def pack(self, codes):
+        """Codes as they lie in a raw block."""
+        size = self.type.width // 8
+        return b"".join(code.to_bytes(size, "little") for code in codes)
+
+    def unpack(self, data):
+        size = self.type.width // 8
+        return [int.from_bytes(data[i : i + size], "little") for i in range(0, len(data), size)]
 
 
 def parse_cases(text):
@@ -533,8 +563,8 @@ def parse_cases(text):
     return cases
 
 
-def run_cases(paths, check):
-    """Runs check(Case) -> str over all cases of all files; prints the outcomes, returns failures.
+def run_cases(paths, check, case_type=Case):
+    """Runs check(case) -> str over all cases of all files; prints the outcomes, returns failures.
 
     One broken case must not hide the others, so every kind of broken input is a failed case.
     """
@@ -550,7 +580,7 @@ def run_cases(paths, check):
         for fields in cases:
             name = fields["name"] or path
             try:
-                print(f"ok   {name}: {check(Case(fields))}")
+                print(f"ok   {name}: {check(case_type(fields))}")
                 passed += 1
             except KeyError as error:
                 print(f"FAIL {name}: key {error} is missing")
