@@ -74,6 +74,22 @@ decode_result decode(const block_spec& spec, const uint8_t* block, size_t bytes,
     return task.result;
 }
 
+/// For basic_paged_store.
+struct coder {
+    int backend = normans_dispatch::best;
+
+    template <class Code>
+    void encode(encode_task<Code, array_predictor>* tasks, size_t count) const
+    {
+        encode_blocks(tasks, count, backend);
+    }
+    template <class Code>
+    void decode(decode_task<Code, array_predictor>* tasks, size_t count) const
+    {
+        decode_blocks(tasks, count, backend);
+    }
+};
+
 }  // namespace dispatch
 }  // namespace NORMANS_NAMESPACE
 }  // namespace normans

@@ -25,6 +25,8 @@ MAY_INCLUDE = {
     "cuda": {"cuda", "lowrank", "block", "wire", "core", "config.hpp", "status.hpp"},
 }
 
+KNOWN_TO_ATTENTION = {"host/paged_attention.hpp", "host/float_vector.hpp", "core/float_bits.hpp",
+                      "status.hpp", "config.hpp"}
 CORE_STANDARD = {"cstddef", "cstdint", "cstring"}
 HEAVY = {"iostream", "istream", "ostream", "sstream", "fstream", "regex", "vector", "string", "map",
          "memory", "functional", "algorithm", "cmath", "stdexcept"}
@@ -86,6 +88,10 @@ def check_arrows(include):
         for name in includes_of(include, header)[1]:
             if "Eigen" in name and header != "lowrank/decompose.hpp":
                 yield f"{header} includes <{name}>: only lowrank/decompose.hpp may"
+    # Attention is the same over raw and coded pages because it cannot tell them apart.
+    for header in closure(include, "host/paged_attention.hpp"):
+        if header not in KNOWN_TO_ATTENTION:
+            yield f"host/paged_attention.hpp pulls {header}"
     for start in ("normans.hpp", "host/codec.hpp"):
         for header in closure(include, start):
             if header == "lowrank/decompose.hpp":

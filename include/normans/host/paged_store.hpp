@@ -23,6 +23,20 @@ struct [[nodiscard]] append_result {
     constexpr explicit operator bool() const { return code == status::ok; }
 };
 
+/// Who codes a store's blocks: codec.hpp, compiled into the unit. dispatch.hpp has another one.
+struct unit_coder {
+    template <class Task>
+    void encode(Task* tasks, size_t count) const
+    {
+        encode_blocks(tasks, count);
+    }
+    template <class Task>
+    void decode(Task* tasks, size_t count) const
+    {
+        decode_blocks(tasks, count);
+    }
+};
+
 namespace detail {
 
 // Up to 16 blocks to decode in one call: several are in flight at a time.
@@ -46,12 +60,12 @@ public:
     }
 
     /// done(task, owner) for each.
-    template <class Done>
-    void run(const Done& done)
+    template <class Coder, class Done>
+    void run(const Coder& coder, const Done& done)
     {
         if (count_ == 0) return;
         task* const tasks = std::launder(reinterpret_cast<task*>(memory_));
-        decode_blocks(tasks, count_);
+        coder.decode(tasks, count_);
         for (uint32_t i = 0; i < count_; ++i) done(tasks[i], owner_[i]);
         clear();
     }
@@ -70,8 +84,12 @@ private:
 
 }  // namespace detail
 
-class paged_store : public page_places {
+template <class Coder = unit_coder>
+class basic_paged_store : public page_places {
 public:
+    basic_paged_store() = default;
+    explicit basic_paged_store(const Coder& coder) : coder_(coder) {}
+
     /// Adds tokens behind those that the page holds: `from` begins with the first new one.
     /// predictors(part, page, token, tokens) predicts the block of `tokens` tokens of the page that
     /// begins with `token`: the same at every call. bad_argument: no such page, tokens behind its
@@ -127,7 +145,7 @@ public:
                           sizeof(Code) == code_bytes(geometry().parts[part].spec.dtype);
         detail::decode_batch<Code, predictor> batch;
         const auto flush = [&] {
-            batch.run([&](const decode_task<Code, predictor>& task, uint32_t i) {
+            batch.run(coder_, [&](const decode_task<Code, predictor>& task, uint32_t i) {
                 if (task.result.code == status::ok) results[i].tokens += task.spec.tokens;
                 else if (results[i]) results[i].code = task.result.code;
             });
@@ -222,12 +240,12 @@ private:
 
     // Tokens of a block, by way of the workspace.
     template <class Code, class Predictor>
-    static status decode_some(decode_task<Code, Predictor> task, uint8_t* workspace, uint32_t first,
-                              uint32_t tokens, const box_view<Code>& to)
+    status decode_some(decode_task<Code, Predictor> task, uint8_t* workspace, uint32_t first,
+                       uint32_t tokens, const box_view<Code>& to) const
     {
         box_view<Code> all = dense(task.spec, reinterpret_cast<Code*>(workspace));
         task.out = all;
-        decode_blocks(&task, 1);
+        coder_.decode(&task, 1);
         if (task.result.code != status::ok) return task.result.code;
         all.data += ptrdiff_t(first) * all.token_stride;
         copy_codes(task.spec, tokens, all, to);
@@ -255,7 +273,7 @@ private:
             decode_task<Code, predictor> task{
                 spec_of(part, held), memory() + place.at, size_t(place.bytes),
                 predictors(part, page, token, held), both};
-            decode_blocks(&task, 1);
+            coder_.decode(&task, 1);
             if (task.result.code != status::ok) return task.result.code;
             box_view<Code> behind = both;
             behind.data += ptrdiff_t(held) * both.token_stride;
@@ -272,7 +290,7 @@ private:
                                 p.row_bytes);
         encode_task<Code, predictor> task{spec, codes, predictors(part, page, token, all), block,
                                           max_encoded_bytes(spec)};
-        encode_blocks(&task, 1);
+        coder_.encode(&task, 1);
         if (task.result.code != status::ok) return task.result.code;
         const status stored = put(part, page, group, all, block, task.result.bytes,
                                   p.row_bytes != 0 ? rows : nullptr);
@@ -283,7 +301,11 @@ private:
         result.bytes += rows_room(p, all) + task.result.bytes;
         return status::ok;
     }
+
+    Coder coder_{};
 };
+
+using paged_store = basic_paged_store<>;
 
 }  // namespace NORMANS_NAMESPACE
 }  // namespace normans
