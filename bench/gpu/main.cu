@@ -7,6 +7,7 @@
 
 #include <normans/cuda/device_codec.cuh>
 
+#include "attention.cuh"
 #include "data.hpp"
 #include "nvcomp_peer.cuh"
 #include "timing.cuh"
@@ -226,7 +227,9 @@ int main(int count, char** arguments)
         gpu_table table(arguments[3], device.name, arguments[4], with.hardware);
         measure_copies(with, table);
         measure_type<scalar_type::e4m3fn>(arguments[1], arguments[2], with, table);
+        measure_attention<scalar_type::e4m3fn>(with, table);
         measure_type<scalar_type::bf16>(arguments[1], arguments[2], with, table);
+        measure_attention<scalar_type::bf16>(with, table);
         check(cudaEventDestroy(with.begin));
         check(cudaEventDestroy(with.stop));
         check(cudaStreamDestroy(with.stream));

@@ -3,8 +3,8 @@
 // sequence's head and nobody else anything.
 // usage: attention_test drawn SHAPE... | real CACHE PROFILE | stores
 
+#include <algorithm>
 #include <cmath>
-#include <cstring>
 
 #include <normans/cuda/paged_attention.cuh>
 
@@ -29,6 +29,9 @@ void expect(bool right, const attention_case& c, const char* what)
                  scalar_name(c.spec.dtype), c.spec.dim, c.spec.tokens, c.group,
                  c.by_head ? "HND" : "NHD", what);
 }
+
+// What a launch needs is known when it is compiled.
+static_assert(attention_shared_bytes<fp8_64>(raw_pages<uint8_t>{}) < 48 * 1024);
 
 constexpr float score_scale = 0.125f, value_scale = 0.5f;
 
@@ -225,6 +228,7 @@ void damage(attention_case c)
     b.table[2 * b.table_stride] = int32_t(b.pool_pages);
     b.table[3 * b.table_stride + 1] = int32_t(0x80000000u);
     b.lengths[1] = b.table_stride * b.spec.tokens + 1;
+    std::fill_n(b.table.begin() + b.table_stride, b.table_stride, b.table[3 * b.table_stride]);
     for (uint32_t head = 0; head < b.kv_heads; ++head) {
         for (const uint32_t sequence : {0u, 3u}) fails(sequence, head, status::bad_argument, 1);
         for (const uint32_t sequence : {1u, 2u}) fails(sequence, head, status::bad_argument, 0);
@@ -240,6 +244,65 @@ void damage(attention_case c)
     expect(attend_raw<Shape>(b, again).out == good.out, b, "the context is alive");
 }
 
+// What the host can see to be wrong is refused; a captured call does when replayed what it does.
+template <class Shape, uint32_t Width>
+void refusals_and_capture(const attention_case& c)
+{
+    using code = typename Shape::code;
+    const on_device<code> on(c), later(c);
+    const outcome right = attend_coded<Shape, Width>(c, on);
+    const device_array<coded_block> blocks(later.host_blocks);
+    const coded_pages<Width, paged_means> good{c.spec, blocks.data(), c.largest, later.means(c)};
+    const auto refused = [&](const attention_batch& batch, const auto& pages) {
+        expect(decode_attention<Shape>(batch, pages, nullptr) == cudaErrorInvalidValue, c,
+               "a refusal");
+    };
+    attention_batch batch = later.batch(c);
+    batch.group = Shape::group + 1;
+    refused(batch, good);
+    batch.group = 0;
+    refused(batch, good);
+    batch = later.batch(c);
+    batch.table = nullptr;
+    refused(batch, good);
+    batch = later.batch(c);
+    coded_pages<Width, paged_means> pages = good;
+    pages.spec.heads = 2;
+    refused(batch, pages);
+    pages = good;
+    pages.spec.tokens += 1;
+    refused(batch, pages);
+    pages = good;
+    pages.largest = 4;
+    refused(batch, pages);
+    raw_pages<code> plain = later.raw(c);
+    plain.strides.token += 1;
+    refused(batch, plain);
+    plain = later.raw(c);
+    plain.values += 1;
+    refused(batch, plain);
+    batch.sequences = 0;
+    expect(decode_attention<Shape>(batch, good, nullptr) == cudaSuccess, c, "nothing to do");
+    check(cudaDeviceSynchronize(), "nothing was launched");
+    expect(later.now().out == std::vector<uint32_t>(right.out.size(), 0x5a5a5a5au), c,
+           "nothing was written");
+
+    cudaStream_t stream;
+    cudaGraph_t graph;
+    cudaGraphExec_t instance;
+    check(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "stream");
+    check(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal), "capture");
+    check(decode_attention<Shape>(later.batch(c), good, stream), "captured");
+    check(cudaStreamEndCapture(stream, &graph), "capture");
+    check(cudaGraphInstantiate(&instance, graph, 0), "graph");
+    check(cudaGraphLaunch(instance, stream), "replay");
+    check(cudaStreamSynchronize(stream), "replay");
+    expect(later.now().out == right.out, c, "a replay is equal");
+    check(cudaGraphExecDestroy(instance), "graph");
+    check(cudaGraphDestroy(graph), "graph");
+    check(cudaStreamDestroy(stream), "stream");
+}
+
 template <class Shape, uint32_t Width>
 void drawn(scalar_type type, uint64_t seed)
 {
@@ -252,6 +315,7 @@ void drawn(scalar_type type, uint64_t seed)
         compare<Shape, Width>(c);
     }
     damage<Shape, Width>(c);
+    refusals_and_capture<Shape, Width>(c);
 }
 
 template <class Shape, uint32_t Width>

@@ -1,5 +1,5 @@
 // The uncompressed side of the attention test: a unit that never sees the codec (attention_gate.py
-// looks).
+// looks), compiled with --use_fast_math, which must change nothing.
 
 #include "attention_shapes.cuh"
 

@@ -1,5 +1,5 @@
 #pragma once
-// The products of decode_attention.cuh over one tile in shared memory: by fused multiply-adds, which
+// The products of decode_attention.cuh over a tile in shared memory: by fused multiply-adds, which
 // round exactly and in fixed order, or by tensor cores.
 
 #include <type_traits>

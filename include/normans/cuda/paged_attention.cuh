@@ -115,7 +115,7 @@ struct coded_pages {
                         pages_.blocks[(size_t(page.page) * walk_.batch.kv_heads + walk_.kv_head) *
                                           2 + slot % 2];
                     block = from.data;
-                    page.bytes = from.bytes <= pages_.largest ? uint32_t(from.bytes) : 0;
+                    page.bytes = uint32_t(from.bytes);
                     if (block == nullptr || reinterpret_cast<std::uintptr_t>(block) % 16 != 0)
                         page.code = status::bad_argument;
                     else if (from.bytes > pages_.largest)
