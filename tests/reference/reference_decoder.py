@@ -26,6 +26,7 @@ class Header:
         require(count == case.count, "the block has another count")
         self.mode, self.flags = how & 15, how >> 4
         require(self.mode <= rm.mode_predicted, "unknown mode")
+        require(words <= (case.raw_bytes() + 1) // 2, "more words than raw codes have")
         self.payload_words, self.content_check = words, check
         if not self.flags & rm.flag_content:
             require(check == 0, "a content check without its flag")

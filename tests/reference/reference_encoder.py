@@ -549,13 +549,13 @@ def all_codes_case(dtype, shape_name, far):
     return fields, rm.flag_content, None
 
 
-def coded_round_trip(case, row_nibbles):
+def coded_round_trip(case, row_nibbles, lanes_types=(ReversedLanes, decoder.Lanes)):
     """The coded form decodes to the codes whether or not it would be chosen.
 
     Returns how many scalars escape and how many steps have escaped and coded lanes.
     """
-    states, words = encode_coded(case, row_nibbles)
-    lanes = decoder.Lanes(states, words, case)
+    encoding, decoding = lanes_types
+    lanes = decoding(*encode_coded(case, row_nibbles, encoding), case)
     nibbles = case.scalar_nibbles(row_nibbles)
     escapes = mixed_steps = far = 0
     for first in range(0, case.count, case.lanes):
@@ -566,10 +566,10 @@ def coded_round_trip(case, row_nibbles):
             lanes.decode_step(predictions) == codes,
             f"{case.name}: the coded form decodes to other codes",
         )
-        escaped = sum(p.interval(code) is None for p, code in zip(predictions, codes))
+        escaped = sum(p.escapes(code) for p, code in zip(predictions, codes))
         escapes += escaped
         mixed_steps += 0 < escaped < len(codes)
-        far += sum(p.far and p.interval(c) is not None for p, c in zip(predictions, codes))
+        far += sum(p.far and not p.escapes(c) for p, c in zip(predictions, codes))
     lanes.finish()
     return {"escapes": escapes, "steps with some lanes escaped": mixed_steps, "far": far}
 

@@ -180,6 +180,18 @@ def cdf_base(parts, radius, mass):
     return base
 
 
+def shape_cdf(shape, z):
+    """G at the integer z."""
+    q, low = (z + 32768) >> 11, (z + 32768) & 2047
+    return shape.base[q] + ((low * (shape.base[q + 1] - shape.base[q])) >> 11)
+
+
+def round_to_z(m, e):
+    """m * 2^e as an integer of 16 bits. The limits are integers, so clamping comes last."""
+    z = round_shift(abs(m), -e)
+    return min(max(-z if m < 0 else z, -32768), 32767)
+
+
 slope_mantissas_4 = [
     0x46000000, 0x45EAC0C7, 0x45D744FD, 0x45C5672A, 0x45B504F3, 0x45A5FED7, 0x459837F0, 0x458B95C2,
 ]
@@ -333,9 +345,7 @@ class Model:
 
     def cdf(self, z):
         """C at the integer z."""
-        q, low = (z + 32768) >> 11, (z + 32768) & 2047
-        base = self.shape.base
-        return self.shape.escape_slots + base[q] + ((low * (base[q + 1] - base[q])) >> 11)
+        return self.shape.escape_slots + shape_cdf(self.shape, z)
 
     def predict(self, mu, k, nibble):
         key = (mu, k, nibble)
@@ -382,10 +392,7 @@ class Prediction:
         if n < -self.top:
             return -32768
         m, e = self.model.edge(abs(n) << self.group_bits) if n else (0, 0)
-        m, e = multiply_add((-m if n < 0 else m, e), self.slope, self.minus_center)
-        z = round_shift(abs(m), -e)
-        # The limits are integers, so clamping after the rounding equals clamping the float.
-        return min(max(-z if m < 0 else z, -32768), 32767)
+        return round_to_z(*multiply_add((-m if n < 0 else m, e), self.slope, self.minus_center))
 
     def boundary_cdf(self, n):
         if n not in self.boundaries:
@@ -413,6 +420,9 @@ class Prediction:
         if mag >= self.mag_limit:
             require(freq == 0, "a code beyond the limit has slots")
         return (start, freq) if freq else None
+
+    def escapes(self, code):
+        return self.interval(code) is None
 
     def find(self, slot):
         """(code with its low group bits 0, start, freq) of the slot's owner; None for escape."""
