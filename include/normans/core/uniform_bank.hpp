@@ -1,14 +1,17 @@
 #pragma once
 // A bank of tANS rows for int8 and int4: one row per (step of sigma in codes, place of the mean in
 // its cell), so that a scalar costs a look-up and no arithmetic on floats.
-//   - Sigma: octaves -3..2 of 2^log_steps steps. Above, groups of 2^g neighbours are coded under
-//     the rows of octave 2 (4 to 8 groups per sigma), their low g bits raw; below, the lowest row.
-//   - Mean: 2^log_positions equal parts of a cell in octave 0, half as many an octave up, at most
-//     twice as many below. Parts left of the middle use the mirrored row of those right of it.
+//   - Sigma in codes is 8 offset + k + 2 j - (eighths of the scale) eighths of an octave. Octaves
+//     -3..2 have 2^log_steps steps. Above, groups of 2^g neighbours, g <= code_bits - 2, are coded
+//     under the rows of octave 2 (4 to 8 groups per sigma), their low g bits raw. Sigmas beyond use
+//     the lowest and the highest row; sigma 0, and a scale that does not count, the lowest.
+//   - The mean is mu' times the scale's inverse, exact, rounded to 1/256 code (halves away from 0)
+//     and clamped to the codes' range; a NaN is 0. Its place in its group's cell, in 1/256, is
+//     rounded down. Groups are counted from the lowest code, whose cell begins 1/2 below it.
+//   - A cell has 2^log_positions equal parts in octave 0, half as many an octave up (at least 1), at
+//     most twice as many below. Those left of the middle use the mirrored row of those right of it.
 //   - Symbol 0 is an escape: the code follows raw. Symbol s is the group s - 1 - reach groups away
-//     from the mean's (towards smaller codes in a mirrored row).
-//   - The mean is rounded to 1/256 code and clamped to the codes' range; a NaN mean is 0. Sigma 0,
-//     and a scale that does not count, use the lowest row.
+//     from the mean's (towards smaller codes in a mirrored row); one beyond the codes is corrupt.
 
 #include "shape.hpp"
 #include "sigma.hpp"

@@ -1,8 +1,9 @@
 #pragma once
 // rANS intervals of scalars with a scale: normal.hpp's rules in code units. e2m1 is one more small
-// float; integers have their own grid, below. In place of a mean and a row's slope go
-//     mean / scale (rounded once after the scale's inverse)   and   slope * row slope * scale,
-// each product rounded once. Escaped codes follow raw, 8 or 4 bits.
+// float; integers have their own grid, below. In place of mu' and a row's slope go
+//     mu' * (1 / scale), cleaned as mu' is,   and   row slope * scale;
+// the inverse and each product are rounded once. Escaped codes follow raw, 8 or 4 bits. The shapes
+// are those without a marginal.
 
 #include "normal.hpp"
 #include "uniform_scalar.hpp"
@@ -12,7 +13,7 @@ inline namespace NORMANS_NAMESPACE {
 
 /// The rules for int8 and int4. Boundary i, lowest..highest + 1, is the lower edge i - 1/2 of code
 /// i; the first and the last boundary take all that lies beyond. A far mean's code has all slots
-/// but the escape's. There is no marginal.
+/// but the escape's.
 template <scalar_type Type>
 struct integer_model {
     static constexpr scalar_format format = format_of(Type);

@@ -1,7 +1,15 @@
 #pragma once
 // Banks of tANS rows for int8 and int4 (core/uniform_bank.hpp): what a row holds, how a bank is
 // built into the caller's memory, and which plan loses least within a budget of bytes. Integers
-// only: every decoder builds the same rows from a plan's few bytes.
+// only: every decoder builds the same rows from a plan's few bytes. A row:
+//   - Its sigma is the middle of its eighths: the slope of the middle one or, where they are even,
+//     that of the one below the middle times fl32(2^(-1/16)), rounded once. Its mean is the middle
+//     of its part of the cell; 0 where the cell is one part.
+//   - The groups up to 49 away have the weights G(z of the upper edge) - G(z of the lower edge),
+//     z = round(fl32((edge - mean) * slope)); the two last take all that lies beyond.
+//   - A group of less than a quarter of a cell, weight / 2^15 < 2^-table_bits / 4, has no symbol of
+//     its own: weight 0. The reach is the largest distance of one that has. The escape's weight is
+//     what is left of 2^15. Frequencies and cells: core/tans_table.hpp.
 
 #include "../core/uniform_bank.hpp"
 #include "../core/z_map.hpp"
