@@ -111,6 +111,113 @@ void encode_and_pack(cudaStream_t stream, bool mapped)
     }
 }
 
+// Logical warps of 8 in branches of their own: some encode, some decode, some have left.
+struct either_way {
+    using codec = warp_codec<scalar_type::e4m3fn, 8>;
+    block_spec spec;
+    const encode_entry<std::uint8_t, predictor>* to_encode;
+    const fp8_decode* to_decode;
+    std::uint32_t count;
+    encode_result* encoded;
+    decode_result* decoded;
+
+    __device__ void operator()() const
+    {
+        auto& tables = shared_variable<codec::TempStorage>();
+        codec::prepare(tables, spec, threadIdx.x, blockDim.x);
+        __syncthreads();
+        const std::uint32_t i = threadIdx.x / 8;
+        if (i >= count) return;
+        block_spec mine = spec;
+        if (i % 2 == 0) {
+            mine.tokens = to_encode[i].tokens;
+            const encode_result result = codec(tables).encode(
+                mine, box_source<std::uint8_t>{to_encode[i].codes}, to_encode[i].predictor,
+                to_encode[i].out, std::size_t(to_encode[i].capacity));
+            if (threadIdx.x % 8 == 0) encoded[i] = result;
+        } else {
+            mine.tokens = to_decode[i].tokens;
+            const decode_result result = codec(tables).decode(
+                mine, to_decode[i].block, std::size_t(to_decode[i].bytes), to_decode[i].predictor,
+                box_sink<std::uint8_t>{to_decode[i].out});
+            if (threadIdx.x % 8 == 0) decoded[i] = result;
+        }
+    }
+};
+
+/// Encoders and decoders side by side in one warp.
+inline void divergent_warps()
+{
+    constexpr std::uint32_t count = 13;
+    const fp8_pages pages(800, count);
+    const arrays_on_device<fp8_pages, std::uint8_t> on(pages);
+    const std::size_t room = max_encoded_bytes(pages.spec);
+    const device_array<std::uint8_t> slots(count * room), back(pages.codes.size());
+    std::deque<device_array<std::uint8_t>> blocks;
+    std::vector<encode_entry<std::uint8_t, predictor>> to_encode;
+    std::vector<fp8_decode> to_decode;
+    for (std::uint32_t i = 0; i < count; ++i) {
+        blocks.emplace_back(pages.blocks[i]);
+        to_encode.push_back(
+            {slots.data() + i * room, room, pages.filled[i], pages.predict_on(on, i),
+             fp8_pages::view(static_cast<const std::uint8_t*>(on.codes.data()), i)});
+        to_decode.push_back({blocks[i].data(), pages.blocks[i].size(), pages.filled[i],
+                             pages.predict_on(on, i), fp8_pages::view(back.data(), i)});
+    }
+    const device_array<encode_entry<std::uint8_t, predictor>> encode_there(to_encode);
+    const device_array<fp8_decode> decode_there(to_decode);
+    const device_array<encode_result> encoded(count);
+    const device_array<decode_result> decoded(count);
+    const std::string error = launch(either_way{pages.spec, encode_there.data(),
+                                                decode_there.data(), count, encoded.data(),
+                                                decoded.data()},
+                                     1, 128);
+    expect(error.empty(), error.c_str());
+    const auto made = slots.copy(), codes = back.copy();
+    const auto encoded_there = encoded.copy();
+    const auto decoded_there = decoded.copy();
+    for (std::uint32_t i = 0; i < count; ++i) {
+        const std::vector<std::uint8_t>& block = pages.blocks[i];
+        if (i % 2 == 0)
+            expect(encoded_there[i].code == status::ok &&
+                       std::equal(block.begin(), block.end(),
+                                  made.begin() + ptrdiff_t(i * room)),
+                   "a block encoded beside decoders");
+        else
+            expect(decoded_there[i].code == status::ok &&
+                       filled_part_equal(codes, pages.codes, i, fp8_pages::page,
+                                         pages.filled[i] * fp8_pages::heads * fp8_pages::dim),
+                   "a page decoded beside encoders");
+    }
+}
+
+/// Offsets behind 2^32, and more pages than the scan has threads.
+inline void large_directory(cudaStream_t stream)
+{
+    constexpr std::uint32_t count = 3000;
+    std::vector<encode_result> results(count);
+    for (std::uint32_t i = 0; i < count; ++i) {
+        results[i].code = i % 7 == 3 ? status::output_too_small : status::ok;
+        results[i].bytes = (std::size_t(1) << 31) + i * 4;
+    }
+    const device_array<encode_result> there(results);
+    const device_array<std::uint64_t> directory(count + 1);
+    expect_ok(normans::detail::launch(normans::detail::offsets_of, 1, 1024, stream,
+                                      static_cast<const encode_result*>(there.data()), count,
+                                      static_cast<const std::uint32_t*>(nullptr),
+                                      directory.data()),
+              "offsets");
+    expect_ok(cudaStreamSynchronize(stream), "a large directory");
+    const auto at = directory.copy();
+    std::uint64_t should = 0;
+    bool right = true;
+    for (std::uint32_t i = 0; i < count; ++i) {
+        right = right && at[i] == should;
+        if (results[i].code == status::ok) should += (results[i].bytes + 15) / 16 * 16;
+    }
+    expect(right && at[count] == should, "offsets of blocks");
+}
+
 /// Entries as a padded batch has them: no page, no block, no tokens, too many, one page twice.
 inline void padded_batch()
 {

@@ -1,9 +1,10 @@
 // Batches on a stream: results and bytes as the host's, one damaged page of 128, odd entries,
-// graphs, packing, refusals, views along rows.
+// graphs, packing, refusals, branches, intrinsics, views along rows.
 
 #include "device.cuh"
 
 #include "batch_cases.hpp"
+#include "intrinsic_cases.hpp"
 #include "row_cases.hpp"
 
 using namespace device_test;
@@ -105,6 +106,9 @@ int main()
     one_damaged_page<scalar_type::bf16, 8, std::uint16_t>(stream, true);
     encode_and_pack<scalar_type::e4m3fn, 8, std::uint8_t>(stream, true);
     encode_and_pack<scalar_type::bf16, 32, std::uint16_t>(stream, false);
+    large_directory(stream);
+    divergent_warps();
+    failures += compare_intrinsics();
     failures += compare_rows(1);
     graph_replay();
     refusals();

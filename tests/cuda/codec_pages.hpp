@@ -223,7 +223,8 @@ template <std::uint32_t Width>
 using width_c = std::integral_constant<std::uint32_t, Width>;
 
 /// Runs f(type, width) for what is compiled here: all types by 8 and 32 lanes, some also by 1 or
-/// 16; under NORMANS_FEW_TYPES two types alone, for the sanitizers.
+/// 16; under NORMANS_EVERY_WIDTH all by all, which takes nvcc too long; under NORMANS_FEW_TYPES two
+/// types alone, for the sanitizers.
 template <class Function>
 void for_codecs(Function f)
 {
@@ -246,6 +247,15 @@ void for_codecs(Function f)
     widths(type_c<scalar_type::e5m2fnuz>{});
     widths(type_c<scalar_type::fp16>{});
     widths(type_c<scalar_type::raw8>{});
+#endif
+#if defined(NORMANS_EVERY_WIDTH)
+    f(type_c<scalar_type::e5m2>{}, width_c<16>{});
+    f(type_c<scalar_type::e4m3fnuz>{}, width_c<1>{});
+    f(type_c<scalar_type::e5m2fnuz>{}, width_c<1>{});
+    f(type_c<scalar_type::e5m2fnuz>{}, width_c<16>{});
+    f(type_c<scalar_type::fp16>{}, width_c<1>{});
+    f(type_c<scalar_type::raw8>{}, width_c<1>{});
+    f(type_c<scalar_type::raw8>{}, width_c<16>{});
 #endif
 }
 

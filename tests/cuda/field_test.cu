@@ -21,7 +21,7 @@ void upload(const device_array<T>& to, const std::vector<T>& from)
     check(cudaDeviceSynchronize(), "upload");
 }
 
-// Encode and decode captured once, replayed 100 times with other contents and counts.
+// Encode, pack and decode captured once, replayed 100 times with other contents and counts.
 void G01()
 {
     constexpr std::uint32_t count = 5;
@@ -35,6 +35,8 @@ void G01()
     const device_array<encode_result> encoded(count);
     const device_array<decode_result> decoded(count);
     const device_array<std::uint32_t> valid(1);
+    const device_array<std::uint64_t> directory(count + 1);
+    const device_array<std::uint8_t> packed(count * (room + packed_alignment));
 
     cudaStream_t stream;
     cudaGraph_t graph;
@@ -44,6 +46,10 @@ void G01()
     expect_ok(fp8_pages::codec::encode(batches[0].spec, to_encode.data(), count, valid.data(),
                                        encoded.data(), stream),
               "captured encode");
+    expect_ok(fp8_pages::codec::pack(to_encode.data(), encoded.data(), count, valid.data(),
+                                     directory.data(), packed.data(),
+                                     count * (room + packed_alignment), stream),
+              "captured pack");
     expect_ok(fp8_pages::codec::decode(batches[0].spec, to_decode.data(), count, valid.data(),
                                        decoded.data(), stream),
               "captured decode");
@@ -78,8 +84,10 @@ void G01()
         check(cudaDeviceSynchronize(), "set up");
         check(cudaGraphLaunch(run, stream), "replay");
         check(cudaStreamSynchronize(stream), "replay");
-        const auto blocks = slots.copy(), codes = back.copy();
+        const auto blocks = slots.copy(), codes = back.copy(), behind = packed.copy();
         const auto said = decoded.copy();
+        const auto at = directory.copy();
+        expect(at[0] == 0, "the directory begins at 0");
         for (std::uint32_t i = 0; i < count; ++i) {
             const std::vector<std::uint8_t>& block = now.blocks[i];
             const auto slot = blocks.begin() + ptrdiff_t(i * room);
@@ -90,6 +98,9 @@ void G01()
                 continue;
             }
             expect(std::equal(block.begin(), block.end(), slot), "the host's bytes in a replay");
+            expect(std::equal(block.begin(), block.end(), behind.begin() + ptrdiff_t(at[i])) &&
+                       at[i + 1] - at[i] == (block.size() + 15) / 16 * 16,
+                   "a packed block in a replay");
             expect(said[i].code == status::ok &&
                        filled_part_equal(codes, now.codes, i, fp8_pages::page,
                                          now.filled[i] * fp8_pages::heads * fp8_pages::dim),
@@ -254,6 +265,20 @@ void G06()
            "a refusal");
     expect(theirs != cudaSuccess && cudaGetLastError() == theirs, "the pending error is kept");
     expect(cudaPeekAtLastError() == cudaSuccess, "and ours does not follow it");
+
+    // A launch that fails: the legacy stream while another one is captured.
+    cudaStream_t stream;
+    cudaGraph_t graph = nullptr;
+    check(cudaStreamCreate(&stream), "stream");
+    check(cudaStreamBeginCapture(stream, cudaStreamCaptureModeGlobal), "capture");
+    spec.lanes = 8;
+    expect(fp8_pages::codec::decode(spec, entries.data(), 1, none.data(), results.data(),
+                                    nullptr) == cudaErrorStreamCaptureImplicit,
+           "a launch that fails says so");
+    expect(cudaPeekAtLastError() == cudaSuccess, "and leaves nothing behind");
+    static_cast<void>(cudaStreamEndCapture(stream, &graph));
+    static_cast<void>(cudaGetLastError());
+    check(cudaStreamDestroy(stream), "destroy");
     check(cudaGetDevice(&still), "current device");
     expect(still == device, "the current device is unchanged");
     expect_ok(cudaDeviceSynchronize(), "synchronise");

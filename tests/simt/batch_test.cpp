@@ -1,9 +1,11 @@
 // Batches through device_codec.cuh: its kernels on fibers, each registered, since no compiler does
-// it here. Then the views along rows.  usage: simt_batch_test up|down|random
+// it here. Then branches, intrinsics and the views along rows.
+// usage: simt_batch_test up|down|random
 
 #include <cuda_runtime_api.h>
 
 #include "cuda/batch_cases.hpp"
+#include "cuda/intrinsic_cases.hpp"
 #include "cuda/row_cases.hpp"
 
 using namespace device_test;
@@ -26,7 +28,10 @@ int main(int count, char** arguments)
 
     one_damaged_page<scalar_type::e4m3fn, 8, std::uint8_t>(nullptr, false);
     encode_and_pack<scalar_type::e4m3fn, 8, std::uint8_t>(nullptr, true);
+    large_directory(nullptr);
     padded_batch();
+    divergent_warps();
+    failures += compare_intrinsics();
     failures += compare_rows(2);
     std::printf("%d failures\n", failures);
     return failures == 0 ? 0 : 1;

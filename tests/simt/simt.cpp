@@ -176,8 +176,9 @@ std::size_t group_of(unsigned first, std::uint32_t mask)
     return first;
 }
 
-// Answers the wish of `thread` if everybody it names is there.
-void try_warp(unsigned thread)
+// Answers the wish of `thread` if everybody it names is there. Who waits elsewhere, under a smaller
+// mask say, may still come, unless all are stuck.
+void try_warp(unsigned thread, bool stuck)
 {
     machine& m = *running;
     const request wish = m.threads[thread].wish;
@@ -189,8 +190,9 @@ void try_warp(unsigned thread)
         const fiber& there = m.threads[other];
         if (there.now == stage::returned) return fail(who(thread) + ", but " + who(other));
         if (there.now == stage::ready) return;  // on its way
-        if (there.wish.kind != wish.kind || there.wish.mask != wish.mask)
-            return fail(who(thread) + ", but " + who(other));
+        if (there.wish.kind == wish.kind && there.wish.mask == wish.mask) continue;
+        if (!stuck) return;
+        return fail(who(thread) + ", but " + who(other));
     }
     if (wish.kind == operation::sync_warp) ++m.passed[group_of(first, wish.mask)];
     std::uint32_t votes = 0;
@@ -263,11 +265,11 @@ void run_block(const options& how)
         const fiber& one = m.threads[next];
         if (one.now != stage::waiting) continue;
         if (one.wish.kind == operation::sync_block) try_block();
-        else try_warp(next);
+        else try_warp(next, false);
     }
     for (unsigned i = 0; i < count && m.fault.empty(); ++i) {
         if (m.threads[i].now == stage::returned) continue;
-        if (m.threads[i].wish.kind != operation::sync_block) try_warp(i);
+        if (m.threads[i].wish.kind != operation::sync_block) try_warp(i, true);
         fail("deadlock: " + who(i));
     }
 #if defined(SIMT_TSAN)

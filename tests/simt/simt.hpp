@@ -2,8 +2,8 @@
 // CUDA threads on a CPU, for tests: each is a fiber, and one of them runs at a time, up to its next
 // vote, shuffle or barrier. Which one runs next is the order's choice (up, down, or random by
 // seed). What a GPU leaves undefined ends the launch with a message instead:
-//     a lane that calls with a mask that does not name it; lanes of one mask that wait at different
-//     operations or name different masks; a shuffle from a lane outside of the mask; a mask that
+//     a lane that calls with a mask that does not name it; lanes that wait for each other at
+//     different operations or under different masks; a shuffle from a lane outside of the mask; a mask that
 //     names a lane that has returned; a block barrier that some threads never reach; deadlock.
 // Shared variables, declared by __shared__ or got from shared_variable(), are filled with a pattern
 // before a block begins. Only the latter have bounds that a sanitizer knows. Under TSan only __syncwarp and

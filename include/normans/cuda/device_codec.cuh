@@ -166,8 +166,11 @@ cudaError_t launch(void (*kernel)(Parameters...), uint32_t blocks, uint32_t thre
                    cudaStream_t stream, Arguments... arguments)
 {
     void* pointers[] = {static_cast<void*>(&arguments)...};
-    return cudaLaunchKernel(reinterpret_cast<const void*>(kernel), dim3(blocks), dim3(threads),
-                            pointers, 0, stream);
+    const cudaError_t error = cudaLaunchKernel(reinterpret_cast<const void*>(kernel), dim3(blocks),
+                                               dim3(threads), pointers, 0, stream);
+    // What is returned must not wait for the caller's next check, too.
+    if (error != cudaSuccess) static_cast<void>(cudaGetLastError());
+    return error;
 }
 
 }  // namespace detail
