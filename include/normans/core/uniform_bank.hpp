@@ -8,8 +8,8 @@
 //   - The mean is mu' times the scale's inverse, exact, rounded to 1/256 code (halves away from 0)
 //     and clamped to the codes' range; a NaN is 0. Its place in its group's cell, in 1/256, is
 //     rounded down. Groups are counted from the lowest code, whose cell begins 1/2 below it.
-//   - A cell has 2^log_positions equal parts in octave 0, half as many an octave up (at least 1), at
-//     most twice as many below. Those left of the middle use the mirrored row of those right of it.
+//   - A cell has 2^log_positions equal parts in octave 0, half as many an octave up (at least 1),
+//     at most twice as many below. Left of the middle the mirrored row of the other side is used.
 //   - Symbol 0 is an escape: the code follows raw. Symbol s is the group s - 1 - reach groups away
 //     from the mean's (towards smaller codes in a mirrored row); one beyond the codes is corrupt.
 
