@@ -1,7 +1,11 @@
 // Batches on a stream: results and bytes as the host's, one damaged page of 128, odd entries,
-// graphs, packing, refusals, branches, intrinsics, views along rows.
+// graphs, packing, pages of a store, refusals, branches, intrinsics, views along rows.
 
 #include "device.cuh"
+
+#include <normans/host/page_places.hpp>
+
+#include <algorithm>
 
 #include "batch_cases.hpp"
 #include "intrinsic_cases.hpp"
@@ -10,6 +14,69 @@
 using namespace device_test;
 
 namespace {
+
+// Blocks in a paged store of the host, its memory copied to the device as it is: what find() says is
+// an entry.
+void pages_of_a_store(cudaStream_t stream)
+{
+    using pages = batch<scalar_type::e4m3fn, 32, std::uint8_t>;
+    const pages batch(9, 20);
+    const arrays_on_device<pages, std::uint8_t> on(batch);
+    page_part part;
+    part.spec = batch.spec;
+    part.row_bytes = 4;
+    std::vector<std::size_t> sizes;
+    for (const auto& block : batch.blocks) sizes.push_back(block.size());
+    std::sort(sizes.begin(), sizes.end());
+    part.slot_bytes = std::uint32_t(arena_room(sizes[sizes.size() / 2] + 48));  // with row bytes
+    paged_geometry g;
+    g.parts = &part;
+    g.part_count = 1;
+    g.pages = batch.count;
+    g.page_tokens = pages::tokens;
+    g.arena_bytes = 1 << 14;
+    std::vector<std::uint8_t> directory(page_places::directory_bytes(g));
+    std::vector<std::uint8_t> memory(page_places::memory_bytes(g));
+    const std::vector<std::uint8_t> rows(pages::heads * pages::tokens * part.row_bytes, 0xff);
+    page_places store;
+    expect(store.create(g, directory.data(), memory.data()) == status::ok, "a store");
+    const auto physical = [&](std::uint32_t i) { return std::int32_t(batch.count - 1 - i); };
+    for (std::uint32_t i = 0; i < batch.count; ++i)
+        if (batch.filled[i] != 0)
+            expect(store.put(0, physical(i), 0, batch.filled[i], batch.blocks[i].data(),
+                             batch.blocks[i].size(), rows.data()) == status::ok,
+                   "the store takes a block");
+
+    const device_array<std::uint8_t> there(memory), out(batch.codes.size());
+    std::vector<decode_entry<std::uint8_t, predictor>> entries;
+    std::vector<std::uint32_t> logical;
+    std::uint32_t overflows = 0;
+    for (std::uint32_t i = 0; i < batch.count; ++i) {
+        const group_place place = store.find(0, physical(i), 0);
+        expect(place.code == status::ok && place.tokens == batch.filled[i], "a place");
+        if (place.tokens == 0) continue;
+        overflows += place.overflow;
+        logical.push_back(i);
+        entries.push_back({there.data() + place.at, place.bytes, place.tokens,
+                           batch.predict_on(on, i), pages::view(out.data(), i)});
+    }
+    expect(overflows != 0 && overflows != logical.size(), "some in slots, some not");
+    const device_array<decode_entry<std::uint8_t, predictor>> on_device(entries);
+    const device_array<decode_result> results(entries.size());
+    expect_ok(pages::codec::decode(batch.spec, on_device.data(), std::uint32_t(entries.size()),
+                                   nullptr, results.data(), stream),
+              "decode from a store");
+    expect_ok(cudaStreamSynchronize(stream), "decode from a store");
+    const auto said = results.copy();
+    const auto codes = out.copy();
+    for (std::size_t k = 0; k < said.size(); ++k) {
+        const std::uint32_t i = logical[k];
+        expect(said[k].code == status::ok && said[k].bytes == entries[k].bytes &&
+                   filled_part_equal(codes, batch.codes, i, pages::page,
+                                     batch.filled[i] * pages::heads * pages::dim),
+               "a page of a store");
+    }
+}
 
 // The same graph with other contents and fewer pages.
 void graph_replay()
@@ -110,6 +177,7 @@ int main()
     divergent_warps();
     failures += compare_intrinsics();
     failures += compare_rows(1);
+    pages_of_a_store(stream);
     graph_replay();
     refusals();
     check(cudaStreamDestroy(stream), "destroy");
