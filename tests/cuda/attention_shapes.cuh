@@ -8,7 +8,7 @@ namespace attention_test {
 using fp8_64 = normans::attention_shape<std::uint8_t, 64, 8, 16>;
 using fp8_128 = normans::attention_shape<std::uint8_t, 128, 8, 16, 4>;
 using bf16_64 = normans::attention_shape<std::uint16_t, 64, 4, 16>;
-using bf16_128 = normans::attention_shape<std::uint16_t, 128, 1, 32, 1>;
+using bf16_128 = normans::attention_shape<std::uint16_t, 128, 1, 8, 1>;
 constexpr auto tensor = normans::attention_math::tensor;
 using fp8_64_tensor = normans::attention_shape<std::uint8_t, 64, 8, 16, 2, tensor>;
 using bf16_128_tensor = normans::attention_shape<std::uint16_t, 128, 16, 16, 2, tensor>;
