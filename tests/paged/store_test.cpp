@@ -5,6 +5,8 @@
 
 #include <sys/mman.h>
 
+#include <normans/host/coded_pages.hpp>
+
 #include "paged/small_cache.hpp"
 
 using namespace paged;
@@ -538,6 +540,63 @@ TEST_CASE("blocks coded elsewhere are taken in as they are")
     const auto back = b.read(0, {0}, 0, 7);
     CHECK(slice(back.tokens.codes, 0, 7 * 16) == drawn.codes);
     CHECK(std::memcmp(back.tokens.rows.data(), drawn.rows.data(), drawn.rows.size()) == 0);
+}
+
+TEST_CASE("attention over coded pages: raw pages' bits, or a status")
+{
+    const page_part parts[] = {part_of(fp8, 2, 64), part_of(fp8, 2, 64)};
+    paged_geometry g{parts, 2, 8, 10, 4, 1 << 16};
+    small_store s(g);
+    test_rng rng(16);
+    const std::vector<int32_t> table = {5, 0, 7, 2, 4};
+    constexpr uint32_t tokens = 47, page = 10 * 128;
+    std::vector<uint8_t> raw[2] = {std::vector<uint8_t>(8 * page, 0xff),
+                                   std::vector<uint8_t>(8 * page, 0xff)};
+    for (uint32_t i = 0; i < 5; ++i) {
+        for (uint32_t part = 0; part < 2; ++part) {
+            const uint32_t held = i == 4 ? 7 : 10;
+            const tokens_of_part drawn = s.predicted.draw(rng, part, table[i], 0, held, 0);
+            REQUIRE(s.append(part, table[i], drawn, held).code == status::ok);
+            for (size_t k = 0; k < drawn.codes.size(); ++k)
+                raw[part][size_t(table[i]) * page + k] = uint8_t(drawn.codes[k]);
+        }
+    }
+    const std::vector<float> query(2 * 64, 0.125f);
+    const auto run = [&](auto&& pages, std::vector<float>& out) {
+        std::vector<attention_head<64, 1>> heads(2);
+        for (uint32_t h = 0; h < 2; ++h) heads[h].begin(query.data() + h * 64, 1);
+        const status code = attend<uint8_t>(heads.data(), 2, tokens, 10, pages);
+        out.resize(2 * 64);
+        for (uint32_t h = 0; h < 2; ++h) heads[h].finish(1, out.data() + h * 64);
+        return code;
+    };
+    std::vector<float> expected, out;
+    const auto in_memory = [&](uint32_t i, kv_page<uint8_t>& to) {
+        const size_t at = size_t(table[i]) * page;
+        to = {raw[0].data() + at, raw[1].data() + at, 64, 128, 64, 128};
+        return status::ok;
+    };
+    REQUIRE(run(in_memory, expected) == status::ok);
+    const auto predictors = s.predicted.callable();
+    using coded = coded_pages<uint8_t, paged_store, decltype(predictors)>;
+    const auto run_coded = [&](const std::vector<int32_t>& by, uint32_t ahead) {
+        std::vector<uint8_t> buffer(coded::buffer_elements(s.store, 0, 1, ahead), 0xff);
+        coded pages(s.store, 0, 1, by.data(), tokens, predictors, buffer.data(), ahead,
+                    s.workspace.data());
+        return run(pages, out);
+    };
+    for (const uint32_t ahead : {1u, 2u, 3u, 16u}) {
+        CHECK(run_coded(table, ahead) == status::ok);
+        CHECK(std::memcmp(out.data(), expected.data(), out.size() * sizeof(float)) == 0);
+    }
+    CHECK(run_coded({5, 0, 7, 2, 1}, 2) == status::wrong_count);   // nothing is stored there
+    CHECK(run_coded({5, 4, 7, 2, 4}, 2) == status::wrong_count);   // not full
+    CHECK(run_coded({5, -1, 7, 2, 4}, 4) == status::wrong_count);  // padding
+    CHECK(run_coded({5, 8, 7, 2, 4}, 4) == status::bad_argument);
+    const group_place hurt = s.store.find(1, 7, 1);
+    s.memory.data()[hurt.at + hurt.bytes - 6] ^= 1;
+    const status damaged = run_coded(table, 4);
+    CHECK((damaged == status::content_mismatch || damaged == status::corrupt_stream));
 }
 
 TEST_CASE("impossible geometries and misplaced memory")
