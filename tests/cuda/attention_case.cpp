@@ -283,6 +283,7 @@ std::vector<attention_case> real_layers(scalar_type type, const char* cache, con
     const std::size_t channels = pages.channels(), width = code_bytes(type);
     const std::size_t tensor_tokens = 128, scalars = tensor_tokens * channels;
     const std::size_t tensor_pages = tensor_tokens / pages.spec.tokens;
+    if (pages.pages == 0 || pages.pages % (2 * tensor_pages) != 0) std::abort();
     std::vector<attention_case> layers;
     for (std::size_t layer = 0; layer < pages.pages / tensor_pages / 2; ++layer) {
         attention_case c;
@@ -290,7 +291,7 @@ std::vector<attention_case> real_layers(scalar_type type, const char* cache, con
         c.spec.shape = pages.spec.shape;
         c.spec.sigma_offset = pages.spec.sigma_offset;
         c.kv_heads = heads;
-        c.lengths = {uint32_t(tensor_tokens), uint32_t(tensor_tokens) / 2 - 3};
+        c.lengths = {uint32_t(tensor_tokens), uint32_t(tensor_tokens) / 4 - 3};
         c.table_stride = uint32_t(tensor_tokens + page_tokens - 1) / page_tokens;
         c.pool_pages = 2 * c.table_stride;
         for (uint32_t i = 0; i < c.pool_pages; ++i)

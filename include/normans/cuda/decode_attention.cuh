@@ -133,8 +133,7 @@ __device__ inline void await_copies()
 #endif
 }
 
-// A sequence's way through its pages, as sources see it. Each slot has a reader of `Width`
-// neighbouring threads.
+// A sequence's way through its pages, as sources see it.
 template <class Shape>
 struct attention_walk {
     const attention_batch& batch;
@@ -250,7 +249,7 @@ private:
     Products products_;
 };
 
-// Five blocks per multiprocessor, hence registers enough: with fewer the decoder spills.
+// Room for five blocks on a multiprocessor, no more: then the decoder has registers enough.
 template <class Shape, class Pages>
 static __global__ void __launch_bounds__(Shape::threads, 5)
     attend(const __grid_constant__ attention_batch batch, const __grid_constant__ Pages pages)
@@ -275,7 +274,7 @@ static __global__ void __launch_bounds__(Shape::threads, 5)
         const uint32_t tiles = (walk.length - 1) / Shape::tile_tokens + 1;
         from.fetch(0);
         close_copies();
-        for (uint32_t tile = 0; tile < tiles && result.code == status::ok; ++tile) {
+        for (uint32_t tile = 0; tile < tiles; ++tile) {
             __syncthreads();  // the tile before was multiplied: its half is free
             if (tile + 1 < tiles) from.fetch(tile + 1);
             close_copies();
