@@ -171,12 +171,13 @@ private:
         for (bool better = true; better;) {
             better = false;
             const uint32_t before = chosen;
-            const double bar = best.bits + least_gain_bits;
+            const double bar = best.bits + least_gain_bits, start = best.ridge;
             for (uint32_t g = 0; g < from.sources.size(); ++g) {
                 const uint32_t choice = before | 1u << g;
                 if (choice == before) continue;
                 if (from.samples->features_of(choice) > normans::max_features) continue;
-                normans::cross_layer_gain gain = from.samples->try_choice(choice);
+                normans::cross_layer_gain gain =
+                    from.samples->try_choice(choice, before == 0 ? 1 : start);
                 if (gain.bits < bar || gain.bits < best.bits) continue;
                 best = std::move(gain);
                 chosen = choice;

@@ -12,32 +12,54 @@
 
 #include "../lowrank/cross_layer.hpp"
 
+#if NORMANS_SSE2
+#include <emmintrin.h>
+#endif
+
 namespace normans {
 inline namespace NORMANS_NAMESPACE {
 
 namespace detail {
 
-// Dot products of x with four rows y, y + stride, ...
-inline void dot_four(const double* x, const double* y, size_t stride, size_t n, double* sums)
+// Dot products of x with `Rows` rows y, y + stride, ... Two sums a row, for even and odd terms, on
+// every machine.
+template <size_t Rows>
+inline void dot_rows(const double* x, const double* y, size_t stride, size_t n, double* sums)
 {
-    double a = 0, b = 0, c = 0, d = 0;
-    const double *y1 = y + stride, *y2 = y1 + stride, *y3 = y2 + stride;
-    for (size_t i = 0; i < n; ++i) {
-        a += x[i] * y[i];
-        b += x[i] * y1[i];
-        c += x[i] * y2[i];
-        d += x[i] * y3[i];
+    size_t i = 0;
+#if NORMANS_SSE2
+    __m128d pairs[Rows];
+    for (size_t r = 0; r < Rows; ++r) pairs[r] = _mm_setzero_pd();
+    for (; i + 2 <= n; i += 2) {
+        const __m128d left = _mm_loadu_pd(x + i);
+        NORMANS_UNROLL
+        for (size_t r = 0; r < Rows; ++r)
+            pairs[r] = _mm_add_pd(pairs[r], _mm_mul_pd(left, _mm_loadu_pd(y + r * stride + i)));
     }
-    sums[0] = a;
-    sums[1] = b;
-    sums[2] = c;
-    sums[3] = d;
+    double even[Rows], odd[Rows];
+    for (size_t r = 0; r < Rows; ++r) {
+        even[r] = _mm_cvtsd_f64(pairs[r]);
+        odd[r] = _mm_cvtsd_f64(_mm_unpackhi_pd(pairs[r], pairs[r]));
+    }
+#else
+    double even[Rows] = {}, odd[Rows] = {};
+    for (; i + 2 <= n; i += 2) {
+        for (size_t r = 0; r < Rows; ++r) {
+            even[r] += x[i] * y[r * stride + i];
+            odd[r] += x[i + 1] * y[r * stride + i + 1];
+        }
+    }
+#endif
+    for (size_t r = 0; r < Rows; ++r) {
+        sums[r] = even[r] + odd[r];
+        if (i < n) sums[r] += x[i] * y[r * stride + i];
+    }
 }
 
 inline double dot_one(const double* x, const double* y, size_t n)
 {
-    double sum = 0;
-    for (size_t i = 0; i < n; ++i) sum += x[i] * y[i];
+    double sum;
+    dot_rows<1>(x, y, 0, n, &sum);
     return sum;
 }
 
@@ -56,7 +78,7 @@ public:
             size_t j = 0;
             for (; j + 4 <= i; j += 4) {
                 double sums[4];
-                detail::dot_four(row, &lower_[j * n], n, j, sums);
+                detail::dot_rows<4>(row, &lower_[j * n], n, j, sums);
                 for (size_t k = 0; k < 4; ++k) {
                     const double* other = &lower_[(j + k) * n];
                     const double rest = sums[k] + detail::dot_one(row + j, other + j, k);
@@ -89,16 +111,15 @@ private:
     {
         double sums[4];
         const auto dots = [&](const double* row, size_t from, size_t n) {
-            if constexpr (Count == 4) detail::dot_four(row, sides + from, n_, n, sums);
-            else sums[0] = detail::dot_one(row, sides + from, n);
+            detail::dot_rows<Count>(row, sides + from, n_, n, sums);
         };
         for (size_t i = 0; i < n_; ++i) {
-            dots(&lower_[i * n_], 0, i);
+            dots(lower_.data() + i * n_, 0, i);
             for (size_t s = 0; s < Count; ++s)
                 sides[s * n_ + i] = (sides[s * n_ + i] - sums[s]) / lower_[i * n_ + i];
         }
         for (size_t i = n_; i-- > 0;) {
-            dots(&upper_[i * n_ + i + 1], i + 1, n_ - i - 1);
+            dots(upper_.data() + i * n_ + i + 1, i + 1, n_ - i - 1);
             for (size_t s = 0; s < Count; ++s)
                 sides[s * n_ + i] = (sides[s * n_ + i] - sums[s]) / upper_[i * n_ + i];
         }
@@ -188,10 +209,12 @@ public:
     }
 
     /// Fits on three quarters of the tokens, tries on the fourth: the first quarter and the last.
-    cross_layer_gain try_choice(uint32_t choice)
+    /// The search for the best ridge starts at `ridge`.
+    cross_layer_gain try_choice(uint32_t choice, double ridge = 1)
     {
-        cross_layer_gain best = try_ridge(choice, 1);
+        cross_layer_gain best = try_ridge(choice, ridge);
         for (const double factor : {3.0, 1 / 3.0}) {
+            if (best.ridge != ridge) break;  // it was better that way
             cross_layer_gain next = try_ridge(choice, best.ridge * factor);
             while (next.bits > best.bits && next.ridge > 0.005 && next.ridge < 500) {
                 best = std::move(next);
@@ -258,8 +281,8 @@ private:
             for (size_t k = 0; k < features_; ++k) {
                 const double* row = &left[k * count];
                 for (size_t j = 0; j <= k; j += 4)  // a multiple of 4 features: rows are there
-                    detail::dot_four(row, &right[j * count], count, count,
-                                     &sums.square[k * features_ + j]);
+                    detail::dot_rows<4>(row, &right[j * count], count, count,
+                                        &sums.square[k * features_ + j]);
                 for (size_t c = 0; c < channels_; ++c)
                     sums.mixed[c * features_ + k] =
                         detail::dot_one(row, &right[(features_ + c) * count], count);
