@@ -30,7 +30,8 @@ inline page_range range_of(const geometry& shape, uint32_t page_tokens, uint64_t
 }
 
 /// The components of (code - mean) / scale of a page; a channel without a scale has none, and
-/// neither have codes or means that are no numbers.
+/// neither have codes or means that are no numbers. Tokens weigh as their row steps will weigh them
+/// (2^(j/2), j = -6 .. 9): the attention sink, say, takes no component for itself.
 template <class Code>
 normans::block_components page_components(scalar_type type, const std::vector<Code>& codes,
                                           const std::vector<float>& means,
@@ -47,7 +48,19 @@ normans::block_components page_components(scalar_type type, const std::vector<Co
         // Far beyond what a draft can say; kept small enough to be squared.
         values[i] = std::clamp((value - double(mean)) / double(unit), -0x1p60, 0x1p60);
     }
-    return decompose(values.data(), page.tokens, uint32_t(page.channels), most);
+    std::vector<double> spread(page.tokens);
+    for (size_t t = 0; t < page.tokens; ++t) {
+        double* row = &values[t * page.channels];
+        double sum = 0;
+        for (size_t c = 0; c < page.channels; ++c) sum += row[c] * row[c];
+        spread[t] = std::sqrt(std::clamp(sum / double(page.channels), 0.125, 22.627416998));
+        for (size_t c = 0; c < page.channels; ++c) row[c] /= spread[t];
+    }
+    normans::block_components made =
+        decompose(values.data(), page.tokens, uint32_t(page.channels), most);
+    for (std::vector<double>& left : made.left)
+        for (size_t t = 0; t < page.tokens; ++t) left[t] *= spread[t];
+    return made;
 }
 
 /// The bits of a page in real arithmetic, row steps (4 bits a token) included, each the one of

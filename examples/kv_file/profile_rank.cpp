@@ -218,16 +218,36 @@ private:
         normans::thread_executor{options_.threads}(pages, f);
     }
 
-    // One length for all, since a file has one: the one with the least sum; of equals the longest.
+    // One length for all, since a file has one: the one with the least sum, blocks' headers and
+    // lanes included; of equals the longest.
     void choose_length()
     {
         double least = 0;
         for (const uint32_t length : lengths_) {
-            const double now = sum(length, [](const length_result& r) { return r.best(); });
+            double now = sum(length, [](const length_result& r) { return r.best(); });
+            for (const tensor_result& tensor : tensors_) now += block_bits(tensor, length);
             if (length_ != 0 && now > least) continue;
             least = now;
             length_ = length;
         }
+    }
+
+    // What blocks take beside their codes: a header, and of each lane's 32 bits of state about 8
+    // say something of the codes.
+    static double block_bits(const tensor_result& tensor, uint32_t length)
+    {
+        const normans::tensor_profile& entry = tensor.fitted.profile;
+        const uint64_t channels = uint64_t(entry.heads) * entry.dim;
+        if (channels == 0) return 0;
+        const auto tokens = uint32_t(tensor.scalars / double(channels));
+        const geometry shape{tokens, entry.heads, entry.dim};
+        double bits = 0;
+        for (uint64_t page = 0; page < pages_of(shape, length); ++page) {
+            const uint64_t count = tokens_of_page(shape, length, page) * channels;
+            const auto capped = uint32_t(std::min<uint64_t>(count, 0xffffffff));
+            bits += 8.0 * normans::block_header_bytes + 24.0 * normans::default_lanes(capped);
+        }
+        return bits;
     }
 
     template <class Part>

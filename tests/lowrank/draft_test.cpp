@@ -149,6 +149,38 @@ TEST_CASE("no bytes do harm")
     CHECK(write_draft(made.view(), nullptr, 0) == status::bad_argument);
 }
 
+TEST_CASE("random bytes with a right check are read or refused, within their memory")
+{
+    random_source random{17};
+    size_t read = 0;
+    for (int i = 0; i < 3000; ++i) {
+        const uint32_t tokens = random.below(9), channels = random.below(9);
+        const uint32_t rank = random.below(10);
+        std::vector<uint8_t> bytes(size_t(draft_bytes(rank, tokens, channels)));
+        for (uint8_t& byte : bytes) byte = uint8_t(random.bits());
+        if (random.below(8) != 0) bytes[0] = 0;
+        bytes[1] = uint8_t(random.below(210) - 105);
+        bytes[2] = uint8_t(random.below(4) == 0 ? random.below(12) : rank);
+        bytes[3] = 0;
+        for (uint32_t g = 0; g < padded_rank(rank) / 4; ++g)
+            bytes[8 + g] = uint8_t(random.below(9));
+        for (size_t end = bytes.size() - random.below(4); end < bytes.size(); ++end)
+            if (end >= 8 + size_t(tokens + channels) * rank) bytes[end] = 0;
+        detail::store_u32(&bytes[4],
+                          detail::draft_check(bytes.data(), bytes.size(), tokens, channels));
+        loaded_draft draft;
+        if (draft.read(bytes, tokens, channels, rank) != status::ok) continue;
+        ++read;
+        REQUIRE(draft.view.rank <= rank + 3);
+        REQUIRE(exact_factors(draft.view.factors));
+        std::vector<float> scale(channels, 0.5f), means(size_t(tokens) * channels, 1.0f);
+        std::vector<float> rows(4 * size_t(channels));
+        add_draft(draft.view, scale.data(), means.data(), channels, rows.data());
+    }
+    CHECK(read > 100);
+    CHECK(read < 2900);
+}
+
 TEST_CASE("quantised factors say what their components said")
 {
     random_source random{11};
