@@ -281,6 +281,12 @@ void refusals_and_capture(const attention_case& c)
     plain = later.raw(c);
     plain.values += 1;
     refused(batch, plain);
+    if constexpr (std::is_same_v<Shape, fp8_64>) {  // more shared memory than any device has
+        using huge = attention_shape<code, Shape::dim, 8, 256, 8>;
+        expect(decode_attention<huge>(later.batch(c), later.raw(c), nullptr) != cudaSuccess, c,
+               "too much");
+        expect(cudaPeekAtLastError() == cudaSuccess, c, "what was returned is not pending");
+    }
     batch.sequences = 0;
     expect(decode_attention<Shape>(batch, good, nullptr) == cudaSuccess, c, "nothing to do");
     check(cudaDeviceSynchronize(), "nothing was launched");

@@ -311,8 +311,8 @@ constexpr uint32_t attention_shared_bytes(const Pages& pages)
            source::shared_bytes(pages);
 }
 
-/// Launches the kernel on `stream` and returns the launch's error. Nothing is allocated or waited
-/// for, so calls can be captured.
+/// Launches the kernel on `stream` and returns the launch's error, which is no pending one then.
+/// Nothing is allocated or waited for, so calls can be captured.
 template <class Shape, class Pages>
 cudaError_t decode_attention(const attention_batch& batch, const Pages& pages,
                              cudaStream_t stream) noexcept
@@ -328,14 +328,17 @@ cudaError_t decode_attention(const attention_batch& batch, const Pages& pages,
     const void* const function = reinterpret_cast<const void*>(kernel);
     const uint32_t dynamic =
         detail::attention_memory<Shape>::bytes + source::shared_bytes(pages);
-    const cudaError_t error = cudaFuncSetAttribute(
-        function, cudaFuncAttributeMaxDynamicSharedMemorySize, int(dynamic));
-    if (error != cudaSuccess) return error;
     attention_batch what = batch;
     Pages from = pages;
     void* arguments[] = {&what, &from};
-    return cudaLaunchKernel(function, dim3(uint32_t(blocks)), dim3(Shape::threads), arguments,
-                            dynamic, stream);
+    cudaError_t error = cudaFuncSetAttribute(
+        function, cudaFuncAttributeMaxDynamicSharedMemorySize, int(dynamic));
+    if (error == cudaSuccess)
+        error = cudaLaunchKernel(function, dim3(uint32_t(blocks)), dim3(Shape::threads), arguments,
+                                 dynamic, stream);
+    // What is returned must not wait for the caller's next check, too.
+    if (error != cudaSuccess) static_cast<void>(cudaGetLastError());
+    return error;
 }
 
 }  // namespace NORMANS_NAMESPACE
