@@ -186,6 +186,11 @@ TEST_CASE("fields that lie are found before memory is taken for them")
 TEST_CASE("parts that correct or make means: one form, every lie an error or a profile of its own")
 {
     profile made = make_profile();
+    for (tensor_profile& tensor : made.tensors) {
+        tensor.rank = tensor.draft_tokens = 0;
+        tensor.draft_sigma.clear();
+        tensor.draft_scale.clear();
+    }
     cross_layer_profile& part = made.tensors[2].cross_layer;  // 1 x 7 channels
     part.sources = source_below | source_own;
     part.features = 8;
