@@ -10,6 +10,8 @@ using normans::shape_id;
 
 namespace {
 
+enum class source { page, any_model, constant, predicted };
+
 struct recipe {
     const char* name;
     scalar_type type;
@@ -18,6 +20,8 @@ struct recipe {
     unsigned flags = 2;
     std::uint32_t outliers = 50;
     shape_id shape = shape_id::gaussian;
+    source from = source::page;
+    int offset = normans::default_sigma_offset;
 };
 
 constexpr std::uint16_t plan_of(unsigned bits, unsigned log_steps, unsigned log_positions)
@@ -51,7 +55,93 @@ constexpr recipe recipes[] = {
     {"e2m1_rans_rows_all_flags", scalar_type::e2m1, 0, 2, 6, 96, 16, 15},
     {"int8_raw", scalar_type::int8, plan_of(8, 1, 1), 1, 3, 50, 8, 2, 1},
     {"int4_raw", scalar_type::int4, 0, 1, 3, 33, 8, 2, 1},
+    {"int8_tans_any_model", scalar_type::int8, plan_of(9, 2, 2), 1, 8, 64, 8, 2, 0,
+     shape_id::gaussian, source::any_model},
+    {"int8_tans_any_model_mixture", scalar_type::int8, plan_of(7, 3, 0), 2, 4, 65, 16, 14, 0,
+     shape_id::mixture, source::any_model, -28},
+    {"int4_tans_any_model", scalar_type::int4, plan_of(8, 0, 4), 1, 9, 61, 8, 2, 0,
+     shape_id::gaussian, source::any_model},
+    {"int8_rans_any_model", scalar_type::int8, 0, 1, 8, 64, 8, 2, 0, shape_id::gaussian,
+     source::any_model},
+    {"int8_rans_any_model_mixture", scalar_type::int8, 0, 2, 5, 65, 32, 15, 0, shape_id::mixture,
+     source::any_model, -28},
+    {"int4_rans_any_model", scalar_type::int4, 0, 1, 9, 61, 16, 6, 0, shape_id::gaussian,
+     source::any_model},
+    {"e2m1_rans_any_model", scalar_type::e2m1, 0, 1, 9, 61, 8, 2, 0, shape_id::gaussian,
+     source::any_model},
+    {"e2m1_rans_any_model_mixture", scalar_type::e2m1, 0, 1, 9, 61, 1, 7, 0, shape_id::mixture,
+     source::any_model, -28},
+    {"int8_tans_predicted", scalar_type::int8, plan_of(6, 0, 0), 2, 3, 33, 8, 15, 0,
+     shape_id::gaussian, source::predicted},
+    {"int4_rans_predicted", scalar_type::int4, 0, 1, 3, 33, 16, 6, 0, shape_id::gaussian,
+     source::predicted},
+    {"e2m1_rans_predicted", scalar_type::e2m1, 0, 1, 3, 33, 32, 6, 0, shape_id::gaussian,
+     source::predicted},
+    {"int4_tans_constant", scalar_type::int4, plan_of(6, 0, 0), 1, 3, 33, 8, 15, 0,
+     shape_id::gaussian, source::constant},
+    {"e2m1_raw", scalar_type::e2m1, 0, 1, 3, 33, 1, 2, 1},
 };
+
+template <std::size_t N>
+std::uint32_t one_of(test_rng& rng, const std::uint32_t (&values)[N])
+{
+    return values[rng.below(std::uint32_t(N))];
+}
+
+// Scales, means and deviations of all kinds, special and extreme ones among them; the other means
+// at or beside a place where a code or a part of a bank's cell begins. Most codes are near them.
+void any_model(golden_case& c, std::uint64_t seed)
+{
+    test_rng rng(seed);
+    const normans::scalar_format format = normans::format_of(c.spec.dtype);
+    const int reach = format.is_integer ? int(format.largest_finite) + 2 : 8;
+    const std::size_t groups = c.scales.size() / (c.spec.heads * c.spec.tokens);
+    for (std::uint32_t& bits : c.scales) {
+        if (bits != 0) bits += rng.bits(13);  // no fp16 number any more: products are rounded
+        if (rng.below(3) == 0)
+            bits = one_of(rng, {0, 0xbf800000, 0x7fc00000, 0x7f800000, 0x337fffff, 0x33800000,
+                                0x3f800000, 0x3f800000, 0x4b7fffff, 0x4b800000});
+    }
+    for (std::size_t i = 0; i < c.mu.size(); ++i) {
+        const normans::code_scale scale = normans::make_scale(
+            c.scales[i / c.spec.dim * groups + i % c.spec.dim / c.spec.scales.group]);
+        const int place = 512 * rng.between(-reach, reach) +
+                          int(one_of(rng, {0, 0, 0, 1, 2, 3, 32, 64, 128, 255, 256, 257, 384}));
+        const bool wide = rng.below(8) == 0;
+        const int eighths = wide ? rng.between(16, 90) : rng.between(-30, 4);
+        const int index = eighths + scale.eighths - 8 * c.spec.sigma_offset;
+        c.sigma[i] = std::uint8_t(index < 0 ? 0 : index > 254 ? 254 : index);
+        if (rng.below(12) == 0) c.sigma[i] = std::uint8_t(one_of(rng, {0, 254, 255, 255, 255}));
+        c.mu[i] = normans::multiply(float_of(place, -9),
+                                    scale.scale == 0 ? normans::one_bits : scale.scale);
+        if (c.mu[i] << 1 != 0) c.mu[i] += rng.below(3) - 1;
+        const int sigma = 1 << (12 + (eighths + 32) / 8);  // in 1/65536 codes
+        std::uint32_t value =
+            float_of(128 * place + std::int64_t(rng.noise()) * sigma / 65536, -16);
+        if (scale.scale == 0) value = 0;
+        if (rng.below(8) == 0) {
+            c.mu[i] = one_of(rng, {0x7fc00000, 0xffc00001, 0x7f800000, 0xff800000, 0x00000001,
+                                   0x80000000, 0x00ffffff, 0x7f7fffff, 0xff7fffff, 0xc3000000});
+            value = normans::mean_in_codes(
+                normans::map_mean(c.mu[i], normans::one_bits, normans::minus_zero_bits), scale);
+        }
+        const bool odd = rng.below(32) == 0;
+        c.codes[i] = std::uint16_t(odd ? rng.bits(format.code_bits)
+                                       : normans::expected_code(format, value));
+    }
+}
+
+void make_predicted(golden_case& c)
+{
+    const std::size_t groups = c.scales.size() / (c.spec.heads * c.spec.tokens);
+    for (std::size_t i = 0; i < c.mu.size(); ++i) {
+        const std::uint32_t scale =
+            c.scales[i / c.spec.dim * groups + i % c.spec.dim / c.spec.scales.group];
+        c.codes[i] = std::uint16_t(normans::expected_code(
+            normans::format_of(c.spec.dtype),
+            normans::mean_in_codes(c.mu[i], normans::make_scale(scale))));
+    }
+}
 
 golden_case make(const recipe& r, std::uint64_t seed)
 {
@@ -59,6 +149,7 @@ golden_case make(const recipe& r, std::uint64_t seed)
     normans::block_spec spec = scaled_spec(r.type, r.bank == 0 ? coder_id::rans : coder_id::tans,
                                            r.heads, r.tokens, r.dim, r.lanes);
     spec.shape = r.shape;
+    spec.sigma_offset = r.offset;
     const scaled_page page = make_scaled_page(seed, spec, r.outliers);
     c.name = r.name;
     c.spec = spec;
@@ -73,6 +164,9 @@ golden_case make(const recipe& r, std::uint64_t seed)
     for (const float mean : page.mean) c.mu.push_back(normans::float_to_bits(mean));
     c.sigma = page.sigma;
     c.codes.assign(page.codes.begin(), page.codes.end());
+    if (r.from == source::any_model) any_model(c, seed);
+    if (r.from == source::predicted) make_predicted(c);
+    if (r.from == source::constant) c.codes.assign(c.codes.size(), c.codes[0]);
     return c;
 }
 
