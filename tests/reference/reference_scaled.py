@@ -277,6 +277,40 @@ def test_bank(rng):
                 expect(peaks[0] > peaks[1] > peaks[2], "the sigma of a coarse step")
 
 
+# What tests/core/bank_test.cpp says of the library's rows of the same plans.
+bank_plans = [("gaussian", 6), ("gaussian", 9 | 2 << 4 | 2 << 6), ("mixture", 11 | 1 << 4 | 3 << 6)]
+bank_hash = 9596082252354019796
+
+
+def test_bank_hash():
+    """All rows of some plans, cell by cell, against a hash of the library's."""
+    value = 0x9E3779B97F4A7C15
+
+    def add(number):
+        nonlocal value
+        value = (value ^ number) * 0xD6E8FEB86659FD93 & (1 << 64) - 1
+        value ^= value >> 32
+
+    for shape_name, plan in bank_plans:
+        bank = sm.Bank(plan, rm.shapes[shape_name])
+        rows = [
+            bank.row(octave, step, half)
+            for octave in range(sm.lowest_octave, sm.highest_octave + 1)
+            for step in range(1 << bank.log_steps)
+            for half in range(max((1 << bank.log_parts(octave)) // 2, 1))
+        ]
+        for row, _ in rows:
+            for symbol, first, bits in row.cells:
+                add(first | bits << 16 | symbol << 32)
+        for _, reach in rows:
+            add(reach)
+        for row, _ in rows:
+            cells = range(len(row.cells))
+            for cell in sorted(cells, key=lambda i: row.cells[i][0]):  # stable: then by counter
+                add(cell)
+    expect(value == bank_hash, "a row differs from the library's")
+
+
 def test_fixed_mean():
     one = sm.unit_of(rm.f32_one)
     for t in sm.integers:
@@ -419,6 +453,7 @@ def self_test():
     test_normalize(rng)
     test_rows(rng)
     test_bank(rng)
+    test_bank_hash()
     test_fixed_mean()
     test_packing()
     print("model: passed")
