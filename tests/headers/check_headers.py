@@ -161,6 +161,15 @@ def check_platform(args):
         chosen = [h for h in headers if extra or not flags_for(args.include, [h])]
         jobs.append(Job(name, system + PLATFORM_MACROS + text_of(chosen),
                         compile_command(args, "c++17", ["-Wall", "-Wextra", "-Werror"] + extra)))
+    # Headers that are not compiled here are read: none of their words is such a macro.
+    macros = re.findall(r"#define (\w+)(\(?)", PLATFORM_MACROS)
+    used = re.compile("|".join(rf"\b{name}\b" + (r"\s*\(" if opened else "")
+                               for name, opened in macros))
+    for name in sorted(OTHER_LIBRARIES):
+        with open(os.path.join(args.include, "normans", name)) as file:
+            found = used.search(re.sub(r"//.*", "", file.read()))
+        if found:
+            sys.exit(f"{name}: {found.group()} is a macro of some platform")
     run_all(jobs)
 
 

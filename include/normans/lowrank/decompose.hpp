@@ -36,14 +36,14 @@ inline block_components decompose_block(const double* values, uint32_t tokens, u
         const double square = solver.eigenvalues()(side - 1 - k);
         if (!(square > 1e-14 * largest)) break;
         const double singular = std::sqrt(square);
-        std::vector<double> near(side), far(other);
-        for (uint32_t i = 0; i < side; ++i) near[i] = solver.eigenvectors()(i, side - 1 - k);
+        std::vector<double> vector(side), image(other);
+        for (uint32_t i = 0; i < side; ++i) vector[i] = solver.eigenvectors()(i, side - 1 - k);
         for (size_t x = 0; x < other; ++x)
             for (uint32_t i = 0; i < side; ++i)
-                far[x] += values[i * step + x * along] * near[i] / singular;
+                image[x] += values[i * step + x * along] * vector[i] / singular;
         found.singular.push_back(singular);
-        found.left.push_back(by_token ? near : far);
-        found.right.push_back(by_token ? far : near);
+        found.left.push_back(by_token ? vector : image);
+        found.right.push_back(by_token ? image : vector);
     }
     return found;
 }
