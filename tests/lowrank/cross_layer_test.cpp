@@ -126,6 +126,9 @@ TEST_CASE("sums of features are exact, on every instruction set")
                         REQUIRE(int64_t(sums[size_t(t) * channels + c]) == drawn.sum(t, c));
                 REQUIRE(sums.back() == -0.5f);
             }
+    std::vector<float> sums(5 * 33, -0.5f);
+    cross_layer_sums({nullptr, nullptr, 0, 33}, nullptr, 5, sums.data());  // no features, no arrays
+    CHECK(sums == std::vector<float>(sums.size()));
 }
 
 TEST_CASE("corrected means: one rounding, and what has nothing to add stays as it is")

@@ -243,6 +243,12 @@ TEST_CASE("drafted means are one fma, in memory and as a view")
             const float expected = std::fma(float(sum), scale[c], base[c]);
             REQUIRE(bits_to_float(got) == expected);
         }
+    // Rank 0 has no factors, and so no arrays.
+    const block_factors none = quantise_factors({tokens, channels, {}, {}, {}}, 4);
+    CHECK(none.view().factors.v == nullptr);
+    std::vector<float> same(size_t(tokens) * channels, 1.5f);
+    add_draft(none.view(), scale.data(), same.data(), channels, rows.data());
+    CHECK(same == std::vector<float>(same.size(), 1.5f));
     CHECK(float_to_bits(drafted_mean(0, 5, 3, -0.0f)) == 0);
     CHECK(drafted_mean(-16777215.0f, 100, 1, 0) == -std::ldexp(16777215.0f, 100));
     CHECK(drafted_mean(1, -100, 1, 0) == std::ldexp(1.0f, -100));

@@ -126,9 +126,9 @@ NORMANS_HD inline status check_cross_layer(const cross_layer_map& map)
 NORMANS_HD inline int32_t cross_layer_sum(const cross_layer_map& map, const int8_t* features,
                                           uint32_t channel)
 {
-    const int8_t* weights = map.weights + size_t(channel) * 4;
     int32_t sum = 0;
-    for (uint32_t k = 0; k < map.features; k += 4, weights += size_t(map.channels) * 4) {
+    for (uint32_t k = 0; k < map.features; k += 4) {
+        const int8_t* weights = map.weights + (size_t(k / 4) * map.channels + channel) * 4;
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 610
         int left, right;
         std::memcpy(&left, NORMANS_ALIGNED(features + k, 4), 4);
@@ -207,8 +207,8 @@ inline void sum_features(const cross_layer_map& map, const uint8_t* raised, uint
 {
     constexpr uint32_t wide = sum_register::channels;
     sum_register low[Tokens], high[Tokens], weights_low, weights_high;
-    const int8_t* weights = map.weights + size_t(channel) * 4;
-    for (uint32_t k = 0; k < map.features; k += 4, weights += size_t(map.channels) * 4) {
+    for (uint32_t k = 0; k < map.features; k += 4) {
+        const int8_t* weights = map.weights + (size_t(k / 4) * map.channels + channel) * 4;
         NORMANS_UNROLL
         for (uint32_t t = 0; t < Tokens; ++t) {
             uint32_t four;
@@ -238,8 +238,8 @@ inline void sum_features(const cross_layer_map& map, const int16_t* wide, uint32
     const __m128i zero = _mm_setzero_si128();
     __m128i low[Tokens], high[Tokens];  // two channels each, two sums a channel
     for (uint32_t t = 0; t < Tokens; ++t) low[t] = high[t] = zero;
-    const int8_t* weights = map.weights + size_t(channel) * 4;
-    for (uint32_t k = 0; k < map.features; k += 4, weights += size_t(map.channels) * 4) {
+    for (uint32_t k = 0; k < map.features; k += 4) {
+        const int8_t* weights = map.weights + (size_t(k / 4) * map.channels + channel) * 4;
         __m128i four;
         std::memcpy(&four, weights, sizeof four);
         const __m128i a = _mm_srai_epi16(_mm_unpacklo_epi8(zero, four), 8);

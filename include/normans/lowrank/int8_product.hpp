@@ -31,7 +31,7 @@ struct lowrank_factors {
     const uint8_t* shift;
     uint32_t tokens;
     uint32_t channels;
-    uint32_t rank;  // a multiple of 4, filled up with zeros; 0: all sums are 0
+    uint32_t rank;  // a multiple of 4, filled up with zeros; 0: all sums are 0, u and v may be null
 };
 
 /// Whether every sum is exact: |u v| <= 2^14, so the 2^shift of all ranks may add up to 2^10.
@@ -51,9 +51,9 @@ NORMANS_HD constexpr bool exact_factors(const lowrank_factors& f)
 NORMANS_HD inline int32_t lowrank_sum(const lowrank_factors& f, uint32_t token, uint32_t channel)
 {
     const int8_t* u = f.u + size_t(token) * f.rank;
-    const int8_t* v = f.v + size_t(channel) * 4;
     int32_t sum = 0;
-    for (uint32_t k = 0; k < f.rank; k += 4, v += size_t(f.channels) * 4) {
+    for (uint32_t k = 0; k < f.rank; k += 4) {
+        const int8_t* v = f.v + (size_t(k / 4) * f.channels + channel) * 4;
         const int32_t scale = int32_t(1) << f.shift[k / 4];
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 610
         int left, right;
@@ -78,10 +78,10 @@ NORMANS_TARGET("avx512vnni") inline void add_groups(
     const lowrank_factors& f, uint32_t token, uint32_t channel, __m512i& sum)
 {
     const int8_t* u = f.u + size_t(token) * f.rank;
-    const int8_t* v = f.v + size_t(channel) * 4;
     const __m512i ones = _mm512_set1_epi8(1);
     constexpr __mmask16 all = 0xffff;  // plain forms start from an undefined register: g++ 12 warns
-    for (uint32_t group = 0; group < f.rank / 4; ++group, v += size_t(f.channels) * 4) {
+    for (uint32_t group = 0; group < f.rank / 4; ++group) {
+        const int8_t* v = f.v + (size_t(group) * f.channels + channel) * 4;
         uint32_t four;
         std::memcpy(&four, u + group * 4, 4);
         const __m512i left = _mm512_set1_epi32(int32_t(four ^ 0x80808080u));
@@ -101,8 +101,8 @@ inline void sum_groups(const lowrank_factors& f, const int16_t* wide, uint32_t c
 {
     __m256i low[Tokens], high[Tokens];  // channels 0..3 and 4..7, two sums each
     for (uint32_t t = 0; t < Tokens; ++t) low[t] = high[t] = _mm256_setzero_si256();
-    const int8_t* v = f.v + size_t(channel) * 4;
-    for (uint32_t k = 0; k < f.rank; k += 4, v += size_t(f.channels) * 4) {
+    for (uint32_t k = 0; k < f.rank; k += 4) {
+        const int8_t* v = f.v + (size_t(k / 4) * f.channels + channel) * 4;
         __m128i first, second;
         std::memcpy(&first, v, 16);
         std::memcpy(&second, v + 16, 16);
