@@ -628,6 +628,12 @@ TEST_CASE("impossible geometries and misplaced memory")
     CHECK(refused([](paged_geometry&, page_part& p) { p.slot_bytes = 8; }));
     CHECK(refused([](paged_geometry&, page_part& p) { p.spec.dtype = scalar_type::int8; }));
     CHECK(refused([](paged_geometry&, page_part& p) { p.spec.dim = 0x40000000; }));
+    CHECK(refused([](paged_geometry& c, page_part&) { c.arena_bytes = 8; }));
+    CHECK(refused([](paged_geometry& c, page_part&) { c.arena_bytes = ~uint64_t(15); }));
+    CHECK(refused([](paged_geometry& c, page_part& p) {  // slots of 2^63 bytes
+        c.pages = 1u << 30;
+        p.slot_bytes = 0xfffffff0u;
+    }));
 }
 
 namespace {
@@ -719,6 +725,23 @@ TEST_CASE("10,000 random operations against a naive cache")
         CHECK(refused > 0);
         CHECK(compacted > 0);
     }
+}
+
+TEST_CASE("a directory that says more tokens than the page's last group can hold is damaged")
+{
+    const page_part parts[] = {part_of(fp8, 2, 4)};
+    const paged_geometry g{parts, 1, 1, 10, 4, 1 << 10};
+    small_store s(g);
+    const std::vector<uint8_t> block(32, 7);
+    for (uint32_t group = 0; group < 3; ++group)
+        REQUIRE(s.store.put(0, 0, group, group == 2 ? 2 : 4, block.data(), 32, nullptr) ==
+                status::ok);
+    CHECK(s.store.tokens(0, 0).tokens == 10);
+    const size_t note = 320 + 2 * 32 + 12;  // of the last group's record
+    REQUIRE(s.directory[note] == 2);
+    s.directory[note] = 4;
+    CHECK(s.store.find(0, 0, 2).code == status::corrupt_stream);
+    CHECK(s.store.tokens(0, 0).code == status::corrupt_stream);
 }
 
 TEST_CASE("a damaged directory or damaged blocks give statuses, inside the target alone")

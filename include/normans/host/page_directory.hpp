@@ -194,7 +194,7 @@ public:
 private:
     static bool possible(const directory_config& config)
     {
-        return config.records <= max_records && config.arena_bytes <= ring::max_arena &&
+        return config.records <= max_records && config.arena_bytes <= max_arena_bytes &&
                config.arena_bytes % arena_unit == 0;
     }
 

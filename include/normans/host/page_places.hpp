@@ -116,7 +116,7 @@ public:
         found.code = place.code;
         if (place.code != status::ok || !place.stored) return found;
         const page_part& p = g_.parts[part];
-        const bool sane = place.note != 0 && place.note <= group_tokens() &&
+        const bool sane = place.note != 0 && place.note <= room_in(group) &&
                           (!place.in_slot || place.bytes <= p.slot_bytes);
         const uint64_t rows = sane ? rows_room(p, place.note) : 0;
         if (!sane || place.bytes <= rows) {
@@ -159,7 +159,7 @@ public:
                uint64_t bytes, const uint8_t* rows) noexcept
     {
         if (!has(part, page) || group >= groups() || tokens == 0 || block == nullptr ||
-            tokens > min_of(group_tokens(), g_.page_tokens - group * group_tokens()) ||
+            tokens > room_in(group) ||
             (g_.parts[part].row_bytes != 0) != (rows != nullptr) || bytes == 0)
             return status::bad_argument;
         const page_part& p = g_.parts[part];
@@ -216,6 +216,12 @@ protected:
         return part < g_.part_count && page >= 0 && uint32_t(page) < g_.pages;
     }
 
+    // Tokens that a group of a page can hold: fewer in the last one, maybe.
+    uint32_t room_in(uint32_t group) const
+    {
+        return min_of(group_tokens(), g_.page_tokens - group * group_tokens());
+    }
+
     static uint64_t rows_room(const page_part& p, uint32_t tokens)
     {
         return arena_room(uint64_t(p.spec.heads) * tokens * p.row_bytes);
@@ -258,7 +264,8 @@ private:
         constexpr uint64_t most = page_directory::max_records;
         const uint64_t pages = uint64_t(g.pages) * groups_of(g);
         if (g.parts == nullptr || g.page_tokens == 0 || g.pages > 0x7fffffffu || pages > most ||
-            (pages != 0 && g.part_count > most / pages))
+            (pages != 0 && g.part_count > most / pages) || g.arena_bytes % arena_unit != 0 ||
+            g.arena_bytes > max_arena_bytes)
             return false;
         for (uint32_t i = 0; i < g.part_count; ++i) {
             const page_part& p = g.parts[i];
@@ -268,7 +275,7 @@ private:
                 record_room(g, i) > page_directory::max_record_bytes)
                 return false;
         }
-        return true;
+        return slots_before(g, g.part_count) <= max_arena_bytes;
     }
 
     // Below 2^64: fewer than 2^32 slots of fewer than 2^32 bytes.

@@ -11,6 +11,7 @@ inline namespace NORMANS_NAMESPACE {
 
 /// Records lie at multiples of this many bytes.
 constexpr uint64_t arena_unit = 16;
+constexpr uint64_t max_arena_bytes = uint64_t(1) << 56;
 
 /// Bytes that a record takes in the arena.
 constexpr uint64_t arena_room(uint64_t bytes)
@@ -37,7 +38,6 @@ public:
     static constexpr uint32_t classes = 64, none = 0xffffffffu;
     static constexpr uint64_t head_bytes = 64 + 4 * classes, entry_bytes = 32;
     static constexpr uint64_t no_record = ~uint64_t(0), in_slot = no_record - 1;
-    static constexpr uint64_t max_arena = uint64_t(1) << 56;
     static constexpr uint32_t max_record_bytes = 0xfffffff0u;
 
     struct entry {
