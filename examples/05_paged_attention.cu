@@ -2,7 +2,7 @@
 // beside the same arithmetic on plain pages. The outputs are equal, bit by bit.
 
 #include <normans/cuda/paged_attention.cuh>
-#include <normans/cuda/raw_pages.cuh>
+#include <normans/cuda/raw_pool.cuh>
 
 #include "decoding_step.cuh"
 
@@ -43,11 +43,11 @@ int main()
     const auto directory = copy_to_device(blocks);
     const predictor k = cache.predictor_of(0), v = cache.predictor_of(pages);
     const auto strides = normans::page_strides::nhd(spec.tokens, heads, dim);
-    const normans::coded_pages<32, normans::paged_means> coded{
+    const normans::coded_pool<32, normans::paged_means> coded{
         spec, directory.get(), std::uint32_t(largest),
         {{k.means.data, k.sigmas.index, nullptr, nullptr},
          {v.means.data, v.sigmas.index, nullptr, nullptr}, strides, dim}};
-    const normans::raw_pages<std::uint8_t> plain{cache.data(), cache.box(pages).data, strides};
+    const normans::raw_pool<std::uint8_t> plain{cache.data(), cache.box(pages).data, strides};
 
     const decoding_step step(sequences, each * spec.tokens, heads, 8, dim, spec.tokens);
     const auto attend = [&](const auto& from) {

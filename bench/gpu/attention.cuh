@@ -7,7 +7,7 @@
 
 #include <normans/cuda/device_codec.cuh>
 #include <normans/cuda/paged_attention.cuh>
-#include <normans/cuda/raw_pages.cuh>
+#include <normans/cuda/raw_pool.cuh>
 
 #include "data.hpp"
 #include "timing.cuh"
@@ -88,9 +88,9 @@ public:
             queries_.get(), out_.get(), results_.get(), table_.get(), lengths_.get(), sequences_,
             heads_, group, each_, pages_, 0.0883883f, 1.0f};
         const device_memory<normans::coded_block> blocks(blocks_);
-        const normans::coded_pages<width, step_predictors> coded{
+        const normans::coded_pool<width, step_predictors> coded{
             spec_, blocks.get(), std::uint32_t(largest_), predictors()};
-        const normans::raw_pages<code> plain{
+        const normans::raw_pool<code> plain{
             codes_.get(), codes_.get() + pages_ * from_.page_scalars(),
             normans::page_strides::nhd(page_tokens, heads_, dim)};
         std::vector<float> seen[2];

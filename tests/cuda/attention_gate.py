@@ -17,7 +17,7 @@ import tempfile
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 TWIN_MAY_SEE = {"config.hpp", "status.hpp", "cuda/attention_products.cuh",
-                "cuda/decode_attention.cuh", "cuda/raw_pages.cuh"}
+                "cuda/decode_attention.cuh", "cuda/raw_pool.cuh"}
 MATH = ("fused", "tensor")
 
 
@@ -26,7 +26,7 @@ def kernel_name(mangled):
                       r"LNS\w*?attention_mathE(\d)E", mangled)
     if not shape or "6attend" not in mangled:
         return None
-    lanes = re.search(r"coded_pagesILj(\d+)E", mangled)
+    lanes = re.search(r"coded_poolILj(\d+)E", mangled)
     code = "e4m3fn" if shape[1] == "h" else "bf16"
     side = f"coded, {lanes[1]} lanes" if lanes else "plain"
     return f"{code} x {shape[2]}, {shape[3]} query heads, {MATH[int(shape[4])]}, {side}"
@@ -96,7 +96,7 @@ def twin(args):
     print("the twin sees", *sorted(seen))
     for header in sorted(seen - TWIN_MAY_SEE):
         yield f"the twin sees {header}"
-    if "cuda/raw_pages.cuh" not in seen:
+    if "cuda/raw_pool.cuh" not in seen:
         yield "the twin's headers were not found"
 
 

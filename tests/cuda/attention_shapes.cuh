@@ -1,7 +1,7 @@
 #pragma once
 // What the attention test is compiled for, on both sides of its comparison.
 
-#include <normans/cuda/raw_pages.cuh>
+#include <normans/cuda/raw_pool.cuh>
 
 namespace attention_test {
 
@@ -17,7 +17,7 @@ using bf16_128_tensor = normans::attention_shape<std::uint16_t, 128, 16, 16, 2, 
 
 #define NORMANS_TEST_TWIN(PREFIX, SHAPE)                                                \
     PREFIX cudaError_t normans::decode_attention<SHAPE>(                                \
-        const attention_batch&, const normans::raw_pages<SHAPE::code>&, cudaStream_t) noexcept;
+        const attention_batch&, const normans::raw_pool<SHAPE::code>&, cudaStream_t) noexcept;
 #define NORMANS_TEST_TWINS(PREFIX)                                                      \
     NORMANS_TEST_TWIN(PREFIX, attention_test::fp8_64)                                   \
     NORMANS_TEST_TWIN(PREFIX, attention_test::fp8_128)                                  \

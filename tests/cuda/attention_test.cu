@@ -31,7 +31,7 @@ void expect(bool right, const attention_case& c, const char* what)
 }
 
 // What a launch needs is known when it is compiled.
-static_assert(attention_shared_bytes<fp8_64>(raw_pages<uint8_t>{}) < 48 * 1024);
+static_assert(attention_shared_bytes<fp8_64>(raw_pool<uint8_t>{}) < 48 * 1024);
 
 constexpr float score_scale = 0.125f, value_scale = 0.5f;
 
@@ -84,7 +84,7 @@ struct on_device {
                 {value_means.data(), value_sigmas.data(), value_a.data(), value_b.data()},
                 strides(c), c.spec.dim};
     }
-    raw_pages<Code> raw(const attention_case& c) const
+    raw_pool<Code> raw(const attention_case& c) const
     {
         return {reinterpret_cast<const Code*>(keys.data()),
                 reinterpret_cast<const Code*>(values.data()), strides(c)};
@@ -103,7 +103,7 @@ template <class Shape, uint32_t Width>
 outcome attend_coded(const attention_case& c, const on_device<typename Shape::code>& on)
 {
     const device_array<coded_block> blocks(on.host_blocks);
-    const coded_pages<Width, paged_means> pages{c.spec, blocks.data(), c.largest, on.means(c)};
+    const coded_pool<Width, paged_means> pages{c.spec, blocks.data(), c.largest, on.means(c)};
     check(decode_attention<Shape>(on.batch(c), pages, nullptr), "coded pages");
     return on.now();
 }
@@ -252,7 +252,7 @@ void refusals_and_capture(const attention_case& c)
     const on_device<code> on(c), later(c);
     const outcome right = attend_coded<Shape, Width>(c, on);
     const device_array<coded_block> blocks(later.host_blocks);
-    const coded_pages<Width, paged_means> good{c.spec, blocks.data(), c.largest, later.means(c)};
+    const coded_pool<Width, paged_means> good{c.spec, blocks.data(), c.largest, later.means(c)};
     const auto refused = [&](const attention_batch& batch, const auto& pages) {
         expect(decode_attention<Shape>(batch, pages, nullptr) == cudaErrorInvalidValue, c,
                "a refusal");
@@ -266,7 +266,7 @@ void refusals_and_capture(const attention_case& c)
     batch.table = nullptr;
     refused(batch, good);
     batch = later.batch(c);
-    coded_pages<Width, paged_means> pages = good;
+    coded_pool<Width, paged_means> pages = good;
     pages.spec.heads = 2;
     refused(batch, pages);
     pages = good;
@@ -275,7 +275,7 @@ void refusals_and_capture(const attention_case& c)
     pages = good;
     pages.largest = 4;
     refused(batch, pages);
-    raw_pages<code> plain = later.raw(c);
+    raw_pool<code> plain = later.raw(c);
     plain.strides.token += 1;
     refused(batch, plain);
     plain = later.raw(c);
@@ -347,7 +347,7 @@ void stores(scalar_type type)
     const on_device<typename Shape::code> on(c);
     expect(all_ok(attend_coded<Shape, Width>(c, on)) && all_ok(attend_raw<Shape>(c, on)), c,
            "all decode");
-    coded_pages<Width, paged_means> pages{c.spec, nullptr, c.largest, {}};
+    coded_pool<Width, paged_means> pages{c.spec, nullptr, c.largest, {}};
     std::printf("%s x %u, %u query heads, %u pages of %u tokens a tile, %u lanes: %zu bytes "
                 "stored, shared memory %u coded %u plain",
                 scalar_name(type), c.spec.dim, c.group, Shape::tile_pages, c.spec.tokens, Width,

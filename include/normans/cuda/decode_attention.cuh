@@ -1,6 +1,6 @@
 #pragma once
 // Attention of one query token per sequence over a paged cache, grouped heads, softmax online. The
-// arithmetic alone: where pages come from is another template (raw_pages.cuh, paged_attention.cuh),
+// arithmetic alone: where pages come from is another template (raw_pool.cuh, paged_attention.cuh),
 // and nothing here knows of coding. Two sources that give equal codes give equal bits.
 //
 // A block of threads takes one KV head of one sequence. It goes through the pages a tile at a time:

@@ -2,7 +2,7 @@
 // Compressed pages for decode_attention.cuh, decoded where they are used:
 //
 //     using shape = normans::attention_shape<uint8_t, 64, 8, 16>;   // e4m3fn, head size 64, ...
-//     using pages = normans::coded_pages<32, normans::paged_means>;
+//     using pages = normans::coded_pool<32, normans::paged_means>;
 //     normans::decode_attention<shape>(batch, pages{spec, blocks, largest, means}, stream);
 //
 // While a tile is multiplied, the blocks of the next one are copied into shared memory; then
@@ -60,7 +60,7 @@ struct paged_means {
 /// A pool of compressed pages. Width: lanes of a block. Predictors: (block_place) -> predictor of
 /// that block, on the device; positions it is asked for have head 0.
 template <uint32_t Width, class Predictors>
-struct coded_pages {
+struct coded_pool {
     /// Of a full page: heads 1, tokens and dim those of the attention_shape, its scalar type. The
     /// block of a page that is partly filled holds just the sequence's tokens.
     block_spec spec;
@@ -80,12 +80,12 @@ struct coded_pages {
 
     public:
         using tables = typename codec::TempStorage;
-        static constexpr uint32_t shared_bytes(const coded_pages& pages)
+        static constexpr uint32_t shared_bytes(const coded_pool& pages)
         {
             return Shape::tile_bytes + 2 * Shape::slots * detail::up_to_16(pages.largest);
         }
 
-        static bool accepts(const coded_pages& pages)
+        static bool accepts(const coded_pool& pages)
         {
             const block_spec& spec = pages.spec;
             return detail::check_spec(spec) == status::ok &&
@@ -96,7 +96,7 @@ struct coded_pages {
                    pages.largest <= max_encoded_bytes(spec) + 15;
         }
 
-        __device__ source(const coded_pages& pages, const detail::attention_walk<Shape>& walk,
+        __device__ source(const coded_pool& pages, const detail::attention_walk<Shape>& walk,
                           tables& storage, uint8_t* shared)
             : pages_(pages), walk_(walk), tables_(storage), shared_(shared)
         {
@@ -162,7 +162,7 @@ struct coded_pages {
                    (tile % 2 * Shape::slots + slot) * detail::up_to_16(pages_.largest);
         }
 
-        const coded_pages& pages_;
+        const coded_pool& pages_;
         const detail::attention_walk<Shape>& walk_;
         const tables& tables_;
         uint8_t* shared_;

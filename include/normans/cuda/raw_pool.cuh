@@ -8,7 +8,7 @@ inline namespace NORMANS_NAMESPACE {
 
 /// A pool of pages in device memory. Pointers and strides are multiples of 16 bytes.
 template <class Code>
-struct raw_pages {
+struct raw_pool {
     const Code* keys;
     const Code* values;
     page_strides strides;
@@ -19,9 +19,9 @@ struct raw_pages {
 
     public:
         struct tables {};
-        static constexpr uint32_t shared_bytes(const raw_pages&) { return 2 * Shape::tile_bytes; }
+        static constexpr uint32_t shared_bytes(const raw_pool&) { return 2 * Shape::tile_bytes; }
 
-        static bool accepts(const raw_pages& pages)
+        static bool accepts(const raw_pool& pages)
         {
             static_assert(std::is_same_v<Code, typename Shape::code>);
             const auto even = [](ptrdiff_t elements) {
@@ -34,7 +34,7 @@ struct raw_pages {
                    even(pages.strides.token) && even(pages.strides.head);
         }
 
-        __device__ source(const raw_pages& pages, const detail::attention_walk<Shape>& walk,
+        __device__ source(const raw_pool& pages, const detail::attention_walk<Shape>& walk,
                           tables&, uint8_t* shared)
             : pages_(pages), walk_(walk), shared_(shared)
         {
@@ -73,7 +73,7 @@ struct raw_pages {
             return shared_ + tile % 2 * Shape::tile_bytes;
         }
 
-        const raw_pages& pages_;
+        const raw_pool& pages_;
         const detail::attention_walk<Shape>& walk_;
         uint8_t* shared_;
     };
