@@ -267,6 +267,10 @@ inline void sum_features(const cross_layer_map& map, const int16_t* wide, uint32
 template <uint32_t Tokens>
 inline void sum_rows(const cross_layer_map& map, const int8_t* features, float* out)
 {
+    if (map.features == 0) {
+        for (size_t i = 0; i < size_t(Tokens) * map.channels; ++i) out[i] = 0;
+        return;
+    }
     uint32_t channel = 0;
 #if NORMANS_AVX2 || NORMANS_AVX512
     uint8_t raised[Tokens * max_features];
