@@ -122,6 +122,8 @@ TEST_CASE("no profile is written that would not be read")
     for (const float bad : {0.0f, -1.0f, 1e-45f, 1e-42f, std::numeric_limits<float>::infinity(),
                             std::numeric_limits<float>::quiet_NaN()})
         CHECK(code_of([&](profile& p) { p.tensors[0].scale = bad; }) == status::bad_header);
+    CHECK(code_of([](profile& p) { p.tensors[0].scale = 0x1p126f; }) == status::ok);
+    CHECK(code_of([](profile& p) { p.tensors[0].scale = 0x1.000002p126f; }) == status::bad_header);
     for (const float bad : {1e-42f, -std::numeric_limits<float>::infinity()}) {
         CHECK(code_of([&](profile& p) { p.tensors[0].affine_a[1] = bad; }) == status::bad_header);
         CHECK(code_of([&](profile& p) { p.tensors[0].affine_b[1] = bad; }) == status::bad_header);
@@ -186,11 +188,9 @@ TEST_CASE("fields that lie are found before memory is taken for them")
 TEST_CASE("parts that correct or make means: one form, every lie an error or a profile of its own")
 {
     profile made = make_profile();
-    for (tensor_profile& tensor : made.tensors) {
-        tensor.rank = tensor.draft_tokens = 0;
-        tensor.draft_sigma.clear();
-        tensor.draft_scale.clear();
-    }
+    made.tensors[2].rank = made.tensors[2].draft_tokens = 0;  // not together with a correction
+    made.tensors[2].draft_sigma.clear();
+    made.tensors[2].draft_scale.clear();
     cross_layer_profile& part = made.tensors[2].cross_layer;  // 1 x 7 channels
     part.sources = source_below | source_own;
     part.features = 8;
