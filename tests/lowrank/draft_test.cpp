@@ -250,6 +250,8 @@ TEST_CASE("drafted means are one fma, in memory and as a view")
     add_draft(none.view(), scale.data(), same.data(), channels, rows.data());
     CHECK(same == std::vector<float>(same.size(), 1.5f));
     CHECK(float_to_bits(drafted_mean(0, 5, 3, -0.0f)) == 0);
+    const float small = std::ldexp(1.0f, -130);  // a subnormal base is 0, whatever flags say of it
+    CHECK(drafted_mean(1, -100, std::ldexp(1.0f, -24), small) == std::ldexp(1.0f, -124));
     CHECK(drafted_mean(-16777215.0f, 100, 1, 0) == -std::ldexp(16777215.0f, 100));
     CHECK(drafted_mean(1, -100, 1, 0) == std::ldexp(1.0f, -100));
     CHECK(float_to_bits(drafted_mean(16777215.0f, 100, 1e20f, 0)) == infinity_bits);

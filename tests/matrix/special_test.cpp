@@ -1,12 +1,15 @@
 // Every special mean under every special deviation and variance, through the views that take
 // floats: one documented outcome each, lossless, and the same bytes under every compiler and flag.
-// Prints a hash over all blocks.  usage: special_test [--flush-to-zero]
+// So are means drafted, corrected or rotated. Prints a hash over all blocks and such means.  usage: special_test [--flush-to-zero]
 
 #include <cstdio>
 #include <cstring>
+#include <iterator>
 #include <string>
 #include <vector>
 
+#include <normans/host/profile.hpp>
+#include <normans/lowrank/draft.hpp>
 #include <normans/normans.hpp>
 
 #include "../support/float_mode.hpp"
@@ -109,6 +112,67 @@ void run_type(scalar_type type, running_hash& hash)
     run(type, means, sigmas, true, hash);
 }
 
+// Special and random means, as they are and corrected or drafted by any sums and scales.
+void run_means(running_hash& hash)
+{
+    test_rng rng{7};
+    constexpr uint32_t tokens = 5, channels = 19, rank = 4, dim = 18;
+    const auto add = [&](const std::vector<float>& means) {
+        for (const float mean : means) hash.add(float_to_bits(mean));
+    };
+    const auto fill = [&](std::vector<int8_t>& bytes, int limit) {
+        for (int8_t& byte : bytes) byte = int8_t(rng.between(-limit, limit));
+    };
+    for (int round = 0; round < 400; ++round) {
+        std::vector<uint32_t> bits(tokens * channels), scales(channels);
+        for (uint32_t& mean : bits) {
+            const uint32_t choice = rng.below(4), any = rng.bits(32);
+            mean = choice == 0   ? special_means[any % std::size(special_means)]
+                   : choice == 1 ? any & 0x81ffffff  // small, or no normal number at all
+                                 : any;
+        }
+        for (uint32_t& scale : scales)
+            scale = (rng.bits(32) & 0x807fffff) | (1 + rng.below(254)) << 23;
+        std::vector<float> drafted = floats_of(bits), corrected = drafted;
+        const std::vector<float> scale = floats_of(scales);
+        std::vector<float> rows(4 * channels), sums(tokens * channels);
+        std::vector<int8_t> u(tokens * rank), v(channels * rank);
+        fill(u, 127);
+        fill(v, 127);
+        const uint8_t shift = uint8_t(rng.below(8));
+        const int exponent = rng.between(-max_draft_exponent, max_draft_exponent);
+        add_draft({{u.data(), v.data(), &shift, tokens, channels, rank}, rank, exponent},
+                  scale.data(), drafted.data(), channels, rows.data());
+        add(drafted);
+
+        fill(u, largest_feature);
+        const cross_layer_map map{v.data(), scale.data(), rank, channels};
+        cross_layer_sums(map, u.data(), tokens, sums.data());
+        correct_means(map, sums.data(), tokens, corrected.data());
+        add(corrected);
+        std::vector<int8_t> grid(channels, int8_t(rng.between(-100, 60))), features(channels);
+        residual_features({grid.data(), nullptr, channels}, drafted.data(), corrected.data(),
+                          features.data());
+        for (const int8_t feature : features) hash.add(uint8_t(feature));
+
+        std::vector<int32_t> mean(dim);
+        for (int32_t& m : mean) m = rng.between(-largest_rotary_mean, largest_rotary_mean);
+        std::vector<uint64_t> step(dim / 2);
+        for (uint64_t& s : step) s = rng.next();
+        std::vector<float> rotated(tokens * dim);
+        expand_rotary({mean.data(), step.data(), dim, 10, rng.between(-100, 60),
+                       rotary_pairing(round % 2), rng.next()},
+                      1, 0, tokens, rotated.data());
+        add(rotated);
+    }
+    // Which scales a profile may have: not where the inverse is no normal number.
+    for (const uint32_t bits : {0x00800000u, 0x7e800000u})
+        expect(normans::detail::usable_scale(floats_of({bits})[0]), "a usable scale", bits);
+    for (const uint32_t bits : {0u, 1u, 0x007fffffu, 0x7e800001u, 0x7f7fffffu, infinity_bits,
+                                quiet_nan_bits, 0xbf800000u})
+        expect(!normans::detail::usable_scale(floats_of({bits})[0]), "no usable scale", bits);
+}
+
 }  // namespace
 
 int main(int count, char** arguments)
@@ -126,6 +190,7 @@ int main(int count, char** arguments)
     running_hash hash;
     run_type(scalar_type::bf16, hash);
     run_type(scalar_type::fp16, hash);
+    run_means(hash);
     std::printf("%016llx special, %d failed\n", static_cast<unsigned long long>(hash.value()),
                 failed);
     return failed == 0 ? 0 : 1;

@@ -108,10 +108,11 @@ inline bool zero_or_normal(float value) noexcept
     return field != 255 && (field != 0 || (bits & ~sign_bit) == 0);
 }
 
+// Above 0, and normal like its inverse: 2^-126 to 2^126. By bits, as fast math flushes inverses.
 inline bool usable_scale(float scale) noexcept
 {
-    return zero_or_normal(scale) && scale > 0 && inverse_scale(scale) > 0 &&
-           zero_or_normal(inverse_scale(scale));
+    const uint32_t bits = float_to_bits(scale);
+    return bits >= 1u << 23 && bits <= 253u << 23;
 }
 
 // The same rule for what is written and what is read.

@@ -165,13 +165,14 @@ inline size_t v_place(const lowrank_factors& f, uint32_t channel, uint32_t k)
     return status::ok;
 }
 
-/// fma(sum * 2^exponent, scale, base), rounded once, by map_mean's rules for zeros; a base that is
-/// infinite or NaN stays. `scale` is zero or normal.
+/// fma(sum * 2^exponent, scale, base), rounded once, by map_mean's rules for zeros, also of a base
+/// with exponent field 0; one that is infinite or NaN stays. `scale` is zero or normal.
 NORMANS_HD inline float drafted_mean(float sum, int exponent, float scale, float base)
 {
-    const uint32_t base_bits = float_to_bits(base);
+    uint32_t base_bits = float_to_bits(base);
     if (exponent_field(base_bits) == 255)
         return bits_to_float(is_nan(base_bits) ? quiet_nan_bits : base_bits);
+    if (exponent_field(base_bits) == 0) base_bits &= sign_bit;
     const uint32_t bits = float_to_bits(sum);
     const uint32_t shifted =
         (bits & ~sign_bit) == 0 ? 0 : bits + (uint32_t(exponent) << 23);
