@@ -1,6 +1,7 @@
 // Every special mean under every special deviation and variance, through the views that take
 // floats: one documented outcome each, lossless, and the same bytes under every compiler and flag.
-// So are means drafted, corrected or rotated. Prints a hash over all blocks and such means.  usage: special_test [--flush-to-zero]
+// So are means drafted, corrected or rotated. Prints a hash over all blocks and such means.
+//     special_test [--flush-to-zero]
 
 #include <cstdio>
 #include <cstring>
