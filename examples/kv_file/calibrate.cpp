@@ -1,5 +1,6 @@
 // normans_kv calibrate: a cache and its means in, a profile out.
 
+#include <cmath>
 #include <cstdio>
 
 #include <normans/host/rotary_fit.hpp>
@@ -160,6 +161,7 @@ int calibrate(const calibrate_options& options)
     normans::profile profile;
     profile.model = file.metadata("model");
     const bool model = has_model(options.predictor);
+    if (std::isnan(options.rotary_theta)) fail("--rotary-theta is no number");
     if (options.rotary_theta > 0 && (model || options.targets.has_quantised()))
         fail("--rotary-theta is for --predictor none, fp8 and bf16");
     if (model) profile.predictor = means.file().metadata("predictor");

@@ -856,6 +856,8 @@ class Corrections(ToolTest):
         write_safetensors(cache, tensors)
         self.bad("calibrate", cache, "--profile", o, "--correct-by", "above", output=o)
         self.bad("calibrate", cache, "--profile", o, "--rotary-theta", 100, says="none", output=o)
+        self.bad("calibrate", cache, "--profile", o, "--predictor", "none", "--rotary-theta", "nan",
+                 says="number", output=o)
         none = ("--predictor", "none", "--rotary-theta", 100)
         self.bad("calibrate", cache, "--profile", o, *none, "--rotary-dim", 10, says="pairs",
                  output=o)
