@@ -15,11 +15,15 @@ class coded_pages {
 public:
     static constexpr uint32_t most_ahead = 16;
 
+    static constexpr uint32_t pages_ahead(uint32_t wanted)
+    {
+        return wanted == 0 ? 1 : wanted < most_ahead ? wanted : most_ahead;
+    }
     /// Elements of the buffer for `ahead` pages at a time.
     static size_t buffer_elements(const Store& store, uint32_t k_part, uint32_t v_part,
                                   uint32_t ahead)
     {
-        return ahead * (page_elements(store, k_part) + page_elements(store, v_part));
+        return pages_ahead(ahead) * (page_elements(store, k_part) + page_elements(store, v_part));
     }
 
     /// The table covers `tokens` tokens. `ahead`: pages decoded in one call, 1 .. most_ahead; 4
@@ -30,7 +34,7 @@ public:
                 uint8_t* workspace)
         : store_(store), predictors_(predictors), table_(table), tokens_(tokens), buffer_(buffer),
           workspace_(workspace), k_part_(k_part), v_part_(v_part),
-          ahead_(ahead == 0 ? 1 : ahead < most_ahead ? ahead : most_ahead)
+          ahead_(pages_ahead(ahead))
     {
     }
 
