@@ -75,10 +75,10 @@ struct float_vector {
         return {_mm512_maskz_max_ps(every, a.v, b.v)};
     }
 
+    // Of numbers that are small enough for an int. (GCC's roundscale does not compile cleanly.)
     float_vector nearest() const
     {
-        constexpr int how = _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC;
-        return {_mm512_maskz_roundscale_ps(every, v, how)};
+        return {_mm512_maskz_cvtepi32_ps(every, _mm512_maskz_cvtps_epi32(every, v))};
     }
     // 2^x of whole numbers, -127 .. 127; 0 for -127.
     float_vector power() const
