@@ -3,6 +3,7 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include <normans/block/row_scale.hpp>
@@ -64,7 +65,7 @@ TEST_CASE("the step is round(2 log2(mean square)), clamped; the gain is what it 
     }
 }
 
-TEST_CASE("the statistics are the mean of r^2 / (sigma^2 + cell^2 / 12)")
+TEST_CASE("the statistics are the mean of r^2 / (sigma^2 + cell^2 / 12), which counts up to 64")
 {
     test_rng rng(101);
     const normal_shape shape = shape_of(shape_id::gaussian);
@@ -91,8 +92,8 @@ TEST_CASE("the statistics are the mean of r^2 / (sigma^2 + cell^2 / 12)")
                                               int(format.mantissa_bits));
                 // A weight stands for half an octave of cell / sigma, found to 0.09 octaves.
                 const double wide = cell * 1.27, narrow = cell / 1.27;
-                least += away * away / (sigma * sigma + wide * wide / 12);
-                most += away * away / (sigma * sigma + narrow * narrow / 12);
+                least += (std::min)(64.0, away * away / (sigma * sigma + wide * wide / 12));
+                most += (std::min)(64.0, away * away / (sigma * sigma + narrow * narrow / 12));
             }
             const double sum = double(row.sum) / unit_of(shape);
             CHECK(sum > 0.98 * least - 0.1);
@@ -117,7 +118,22 @@ TEST_CASE("special codes and far scalars say nothing")
     CHECK(row.sum == 0);
     row.add(model, prepared(128), 0x4000);  // one sigma
     CHECK(row.count == 1);
+    const uint64_t before = row.sum;
     row.add(model, prepared(128), 0x4380);  // 256 sigma, its cell two: clamped, not wrapped
     CHECK(row.count == 2);
-    CHECK(row.sum > uint64_t(6700) * 6700);
+    CHECK(row.sum - before == uint64_t(largest_weighted) * largest_weighted);
+}
+
+TEST_CASE("an outlier does not widen its row")
+{
+    const normal_model<scalar_type::bf16> model{shape_of(shape_id::gaussian), -16, nullptr};
+    const scalar_model prepared = model.prepare_sloped(one_bits, 128, statistics_scale);
+    row_statistics row;
+    for (int i = 0; i < 127; ++i) row.add(model, prepared, i % 2 != 0 ? 0x4000u : 0x0000u);
+    CHECK(choose_row_step(model.shape, row).step == 0);
+    for (const uint32_t far_away : {0x42c8u, 0xc2c8u}) {  // +-100 sigma
+        row_statistics with = row;
+        with.add(model, prepared, far_away);
+        CHECK(choose_row_step(model.shape, with).step <= 1);
+    }
 }

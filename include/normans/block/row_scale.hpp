@@ -12,6 +12,10 @@ inline namespace NORMANS_NAMESPACE {
 
 /// Statistics take z at 1/32 of its scale: up to 128 sigma (range 4). fp32 bits.
 constexpr uint32_t statistics_scale = 0x3d000000;
+/// A residual counts as at most 8 of its units sqrt(sigma^2 + cell^2 / 12) (range 4; 12 at range
+/// 6): a scalar that far out escapes under any step, for about as many bits, and gains nothing by a
+/// wider one. Without this limit one outlier would widen its whole row. In units of y below.
+constexpr int largest_weighted = 512;
 
 /// 2^13 / sqrt(1 + c^2 / 12) where c = cell / sigma, in steps of half an octave around 2^-3.75.
 struct row_weight_table {
@@ -55,11 +59,18 @@ struct row_statistics {
         const uint32_t field = value_bits(Model::format, code) >> 16 & 0x7f80;
         const uint32_t least = detail::smallest_cell<Model>;
         const uint32_t ratio = (field > least ? field : least) + (m.slope >> 16);
-        const uint32_t origin = detail::row_weight_origin<Model>(model.shape);
+        add(z, ratio, detail::row_weight_origin<Model>(model.shape));
+    }
+
+    /// z under statistics_scale; `ratio` less `origin`: 64 times the index of the cell's weight.
+    NORMANS_HD void add(int z, uint32_t ratio, uint32_t origin)
+    {
         uint32_t index = ratio > origin ? (ratio - origin) >> 6 : 0;
         index = index > 31 ? 31 : index;
         static constexpr row_weight_table weights = row_weights();
-        const int y = (z * int(weights.weight[index]) + (1 << 14)) >> 15;
+        int y = (z * int(weights.weight[index]) + (1 << 14)) >> 15;
+        y = y < 0 ? -y : y;
+        y = y > largest_weighted ? largest_weighted : y;
         sum += uint64_t(uint32_t(y * y));
         ++count;
     }

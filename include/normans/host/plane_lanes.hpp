@@ -411,7 +411,7 @@ struct plane_lanes {
         {
             squares_ = V::add_squares(squares_, weighted);
             plain_ += plain;
-            if (++pending_ == 16) flush();  // more could overflow
+            if (++pending_ == 1024) flush();  // more than 8,191 could overflow
         }
 
     private:
@@ -453,6 +453,9 @@ struct plane_lanes {
         const words index = V::template shr<6>(
             V::sub_saturated(cell, V::load(m.weight_origin)));
         words weighted = V::mul_rounded(z, model.weight(V::smaller(index, V::set(31))));
+        // Within +-largest_weighted; what is below comes out positive, which its square is anyway.
+        const words limit = V::set(largest_weighted);
+        weighted = V::sub(V::smaller(V::add(weighted, limit), V::set(2 * largest_weighted)), limit);
         bool plain = !V::any_above(magnitude, format.largest_finite) && !m.has_outside &&
                      active.all();
         if constexpr (!format.has_negative_zero)

@@ -310,14 +310,8 @@ void add_to_row(row_statistics& row, const scaled_model<Type>& model, const scal
         if (m.is_far) return;
         const int value = int(code ^ model.format.code_sign()) + model.lowest;
         const int z = z_of(float_to_bits(float(value)), m.slope, m.bias);
-        const uint32_t ratio = (one_bits >> 16) + (m.slope >> 16);
-        const uint32_t origin = row_weight_origin<scaled_model<Type>>(model.shape);
-        uint32_t index = ratio > origin ? (ratio - origin) >> 6 : 0;
-        index = index > 31 ? 31 : index;
-        static constexpr row_weight_table weights = row_weights();
-        const int y = (z * int(weights.weight[index]) + (1 << 14)) >> 15;
-        row.sum += uint64_t(uint32_t(y * y));
-        ++row.count;
+        row.add(z, (one_bits >> 16) + (m.slope >> 16),
+                row_weight_origin<scaled_model<Type>>(model.shape));
     } else {
         row.add(model, m, code);
     }
