@@ -1,7 +1,7 @@
 """Compiles the public headers, syntax only, in the ways that users have complained about.
 
 alone      each header first in a file, and twice                          (P05, P07)
-pairs      every header after all others                                   (P07)
+pairs      every header behind all others that do not include it            (P07)
 platform   after macros that platforms define: min, max, near, far, ...    (P06)
 names      the headers define no macro but NORMANS_..., use no extension   (P06)
 cuda       in .cu files, by nvcc: the core's and cuda/ one by one, and all   (P05)
@@ -117,14 +117,14 @@ def compile_command(args, standard, extra):
 
 def check_alone(args):
     jobs = []
-    # Twice as those compile who have neither exceptions nor RTTI, and once as all others do.
-    for standard, repeat, lean in (("c++17", 2, ["-fno-exceptions", "-fno-rtti"]),
-                                   ("c++20", 1, [])):
-        for header in public_headers(args.include):
-            jobs.append(Job(f"{header} {standard} x{repeat}", text_of([header] * repeat),
-                            compile_command(args, standard, WARNINGS + lean +
-                                            flags_for(args.include, [header]))))
-        everything = public_headers(args.include)
+    # Each as those compile who have neither exceptions nor RTTI, all as everybody does.
+    lean = ["-fno-exceptions", "-fno-rtti"]
+    everything = public_headers(args.include)
+    for header in everything:
+        jobs.append(Job(f"{header} x2", text_of([header] * 2),
+                        compile_command(args, "c++17", WARNINGS + lean +
+                                        flags_for(args.include, [header]))))
+    for standard in ("c++17", "c++20"):
         for name, order in (("forward", everything), ("backward", everything[::-1])):
             jobs.append(Job(f"all {name} {standard}", text_of(order),
                             compile_command(args, standard, WARNINGS +
@@ -133,13 +133,25 @@ def check_alone(args):
 
 
 def check_pairs(args):
-    # For each header one file that puts all the others before it which do not include it. With
-    # `alone`, where it stands first, that is every ordered pair: what a header lacks shows there,
-    # what another one spoils for it shows here.
-    jobs, headers = [], public_headers(args.include)
-    for last in headers:
-        before = [h for h in headers if last not in closure(args.include, h)]
-        jobs.append(Job(f"{last} last", text_of(before + [last]),
+    # Each header comes once behind all others that do not include it. With `alone`, where it stands
+    # first, that is every ordered pair: what a header lacks shows there, what another one spoils
+    # for it shows here. A file takes as many headers in a row as this can be true for: the deepest
+    # first, each before anything that includes it.
+    headers = public_headers(args.include)
+    pulls = {h: closure(args.include, h) for h in headers}
+    before = {last: [h for h in headers if last not in pulls[h]] for last in headers}
+    jobs, waiting = [], sorted(headers, key=lambda h: len(before[h]))
+    while waiting:
+        order, seen, done = [], set(), []
+        for last in waiting:
+            if last in seen:
+                continue
+            new = [h for h in before[last] if h not in order] + [last]
+            order += new
+            seen.update(*(pulls[h] for h in new))
+            done.append(last)
+        waiting = [h for h in waiting if h not in done]
+        jobs.append(Job(f"{', '.join(done)} behind others", text_of(order),
                         compile_command(args, "c++17", ["-Wall", "-Wextra", "-Werror"] +
                                         flags_for(args.include, headers))))
     run_all(jobs)
