@@ -23,20 +23,6 @@ struct backend_calls {
     auto calls(uint32_t group, uint16_t) const { return bf16(group); }
 };
 
-bool runs_here(int id)
-{
-    const uint8_t code = 0;
-    uint8_t out[64];
-    normans::block_spec spec;
-    spec.dim = 1;
-    encode_task<uint8_t> task{spec, normans::dense(spec, &code), {}, out, sizeof out, {}};
-    const float mean = 0;
-    task.predictor.means = {&mean, 1, 1, normans::any_means::fp32};
-    task.predictor.sigmas = {&code, 1, 0, 0};
-    encode_blocks(&task, 1, id);
-    return task.result.code != normans::status::bad_argument;
-}
-
 /// The last of the list that runs here: they ascend.
 template <normans::backend_id... Ids>
 backend_calls best_of()

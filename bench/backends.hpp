@@ -28,21 +28,6 @@ struct backend {
     engine<uint8_t> callable() const { return {id, encode_callable, decode_callable}; }
 };
 
-/// True if blocks can be coded by this one on this machine.
-inline bool runs_here(const backend& one)
-{
-    const uint8_t code = 0;
-    uint8_t out[64];
-    normans::block_spec spec;
-    spec.dim = 1;
-    encode_task<uint8_t> task{spec, normans::dense(spec, &code), {}, out, sizeof out, {}};
-    const float mean = 0;
-    task.predictor.means = {&mean, 1, 1, normans::any_means::fp32};
-    task.predictor.sigmas = {&code, 1, 0, 0};
-    encode_blocks(&task, 1, one.id);
-    return task.result.code != normans::status::bad_argument;
-}
-
 template <normans::backend_id... Ids>
 std::vector<backend> backends_of()
 {
@@ -50,7 +35,7 @@ std::vector<backend> backends_of()
     for (const backend& one : {backend{int(Ids), normans::backend_name(Ids),
                                        callable_coder<int(Ids)>::encode,
                                        callable_coder<int(Ids)>::decode}...}) {
-        if (runs_here(one)) here.push_back(one);
+        if (runs_here(one.id)) here.push_back(one);
         else std::fprintf(stderr, "skipped: %s rows: not on this machine\n", one.name);
     }
     return here;

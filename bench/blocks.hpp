@@ -39,4 +39,19 @@ inline std::optional<uint64_t> repairs_of(const normans::decode_result& result)
     return result.repairs;
 }
 
+/// True if this machine can code blocks by this backend.
+inline bool runs_here(int backend)
+{
+    const uint8_t code = 0;
+    uint8_t out[64];
+    normans::block_spec spec;
+    spec.dim = 1;
+    encode_task<uint8_t> task{spec, normans::dense(spec, &code), {}, out, sizeof out, {}};
+    const float mean = 0;
+    task.predictor.means = {&mean, 1, 1, normans::any_means::fp32};
+    task.predictor.sigmas = {&code, 1, 0, 0};
+    encode_blocks(&task, 1, backend);
+    return task.result.code != normans::status::bad_argument;
+}
+
 }  // namespace bench
