@@ -194,9 +194,10 @@ TEST_CASE("K alone, layers of different width, rows with bytes of their own")
         expected.resize(16 * rows, 0xee);
         CHECK(back.tokens.rows == expected);
     }
-    const group_place odd = s.store.find(2, 1, 1);  // 4 heads * 5 tokens * 3 bytes, padded
-    REQUIRE(odd.at == odd.rows_at + 64);
-    for (uint64_t i = 60; i < 64; ++i) CHECK(s.store.memory()[odd.rows_at + i] == 0);
+    const group_place odd = s.store.find(2, 1, 0);  // 4 heads * 8 tokens * 3 bytes, check, padding
+    REQUIRE(odd.at == odd.rows_at + 112);
+    for (uint64_t i = 100; i < 112; ++i) CHECK(s.store.memory()[odd.rows_at + i] == 0);
+    CHECK(s.store.find(2, 1, 1).at == s.store.find(2, 1, 1).rows_at + 64);
     CHECK(s.store.free_page(1) == status::ok);
     CHECK(s.store.directory().use().live == 0);
     CHECK(s.store.tokens(3, 1).tokens == 0);
@@ -737,11 +738,77 @@ TEST_CASE("a directory that says more tokens than the page's last group can hold
         REQUIRE(s.store.put(0, 0, group, group == 2 ? 2 : 4, block.data(), 32, nullptr) ==
                 status::ok);
     CHECK(s.store.tokens(0, 0).tokens == 10);
-    const size_t note = 320 + 2 * 32 + 12;  // of the last group's record
+    const size_t note = 320 + 2 * 36 + 12;  // of the last group's record
     REQUIRE(s.directory[note] == 2);
     s.directory[note] = 4;
     CHECK(s.store.find(0, 0, 2).code == status::corrupt_stream);
     CHECK(s.store.tokens(0, 0).code == status::corrupt_stream);
+}
+
+TEST_CASE("no flipped bit of a store makes wrong data pass for right")
+{
+    // Blocks of raw8 and without row steps are good blocks under any page's prediction.
+    const page_part parts[] = {part_of(scalar_type::raw8, 1, 3, 0, 48), part_of(fp8, 2, 4, 3)};
+    const paged_geometry g{parts, 2, 3, 5, 3, 4 << 10};
+    small_store s(g);
+    test_rng rng(16);
+    std::vector<tokens_of_part> stored;
+    for (uint32_t k = 0; k < 6; ++k) {
+        const uint32_t part = k / 3;
+        stored.push_back(s.predicted.draw(rng, part, int32_t(k % 3), 0, 5, parts[part].row_bytes));
+        REQUIRE(s.append(part, int32_t(k % 3), stored.back(), 5));
+    }
+    uint32_t unnoticed = 0, wrong = 0;
+    const auto read_all = [&] {
+        bool error = false;
+        for (uint32_t part = 0; part < 2; ++part) {
+            const auto back = s.read(part, {0, 1, 2}, 0, 15);
+            const size_t codes = 5 * parts[part].spec.heads * parts[part].spec.dim;
+            const size_t rows = 5 * parts[part].spec.heads * parts[part].row_bytes;
+            for (uint32_t page = 0; page < 3; ++page) {
+                const tokens_of_part& had = stored[part * 3 + page];
+                error |= !back.results[page];
+                if (!back.results[page]) continue;
+                wrong += back.results[page].tokens != 5 ||
+                         !std::equal(had.codes.begin(), had.codes.end(),
+                                     back.tokens.codes.begin() + ptrdiff_t(page * codes)) ||
+                         !std::equal(had.rows.begin(), had.rows.end(),
+                                     back.tokens.rows.begin() + ptrdiff_t(page * rows));
+            }
+        }
+        unnoticed += !error;
+    };
+    read_all();
+    REQUIRE(unnoticed == 1);
+    const auto flip_all = [&](uint8_t* bytes, size_t count) {
+        for (size_t bit = 0; bit < 8 * count; ++bit) {
+            bytes[bit / 8] = uint8_t(bytes[bit / 8] ^ 1u << bit % 8);
+            read_all();
+            bytes[bit / 8] = uint8_t(bytes[bit / 8] ^ 1u << bit % 8);
+        }
+    };
+    flip_all(s.directory.data() + 320, s.directory.size() - 320);
+    const group_place first = s.store.find(1, 0, 0);
+    REQUIRE(first.tokens == 3);
+    flip_all(s.memory.data() + first.rows_at, 3 * 2 * 3 + 4);
+    CHECK(wrong == 0);
+    // Links and the anchor are no reader's business.
+    CHECK(unnoticed - 1 == 8 * (12 * 16 + 36));
+
+    // Nor does a change of the store make a damaged entry whole again, or damaged row bytes.
+    s.memory.data()[first.rows_at] ^= 1;
+    const tokens_of_part more = s.predicted.draw(rng, 1, 0, 0, 5, 3);
+    CHECK(s.append(1, 0, more, 0));
+    CHECK(s.store.free_page(0) == status::ok);
+    REQUIRE(s.append(1, 0, stored[3], 1));
+    s.memory.data()[s.store.find(1, 0, 0).rows_at] ^= 1;
+    CHECK(s.append(1, 0, more, 1).code == status::content_mismatch);
+    uint8_t* const entry = s.directory.data() + 320 + 8 * 36;  // of part 1, page 1
+    entry[0] ^= 32;
+    static_cast<void>(s.store.free_page(0));
+    static_cast<void>(s.store.compact());
+    static_cast<void>(s.append(1, 2, stored[5], 5, true));
+    CHECK(s.store.find(1, 1, 0).code == status::corrupt_stream);
 }
 
 TEST_CASE("a damaged directory or damaged blocks give statuses, inside the target alone")

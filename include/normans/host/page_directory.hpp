@@ -61,9 +61,10 @@ public:
         detail::store_u64(memory + 16, config.arena_bytes);
         detail::store_u64(memory + 24, config.max_waste);
         take(memory, config);
-        for (uint32_t i = 0; i < config.records; ++i) ring_.store(i, nothing());
+        for (uint32_t i = 0; i < config.records; ++i) clear(i);
         const uint32_t anchor = ring_.anchor();
-        ring_.store(anchor, {0, 0, 0, anchor, anchor, ring::none, ring::none});
+        ring_.store(anchor, ring::sealed(anchor, {0, 0, 0, anchor, anchor, ring::none, ring::none,
+                                                  0}));
         ring_.clear_gaps();
         return status::ok;
     }
@@ -92,9 +93,9 @@ public:
         record_place place;
         if (record >= config_.records) return place;
         const ring::entry e = ring_.load(record);
-        place.code = status::ok;
-        if (e.offset == ring::no_record) return place;
         const bool in_slot = e.offset == ring::in_slot;
+        place.code = ring::intact(record, e) ? status::ok : status::corrupt_stream;
+        if (place.code != status::ok || e.offset == ring::no_record) return place;
         if (in_slot ? e.bytes == 0 || e.bytes > max_record_bytes : !ring_.inside(e)) {
             place.code = status::corrupt_stream;
             return place;
@@ -122,7 +123,7 @@ public:
             e.offset = ring::in_slot;
             e.bytes = bytes;
             e.note = note;
-            ring_.store(record, e);
+            ring_.store(record, ring::sealed(record, e));
         } else {
             place.code = put_in_arena(record, bytes, note, in_arena, move);
             if (place.code != status::ok) return place;
@@ -139,7 +140,7 @@ public:
         if (place.code != status::ok || !place.stored) return place.code;
         const status code = place.in_slot ? status::ok : ring_.unlink(record);
         if (code != status::ok) return code;
-        ring_.store(record, nothing());
+        clear(record);
         return bound_waste(move);
     }
 
@@ -155,13 +156,14 @@ public:
         for (uint64_t steps = 0; steps <= config_.records; ++steps) {
             ring::entry e = ring_.load(i);
             e.previous_gap = e.next_gap = ring::none;
+            if (!ring::intact(i, e)) return status::corrupt_stream;
             if (i != anchor) {
                 if (!ring_.inside(e) || e.offset < at) return status::corrupt_stream;
                 if (e.offset > at) move(at, e.offset, e.bytes);
                 e.offset = at;
                 at += arena_room(e.bytes);
             }
-            ring_.store(i, e);
+            ring_.store(i, ring::sealed(i, e));
             i = e.next;
             if (i == anchor) break;
             if (i > anchor) return status::corrupt_stream;
@@ -200,8 +202,9 @@ private:
 
     static ring::entry nothing()
     {
-        return {ring::no_record, 0, 0, ring::none, ring::none, ring::none, ring::none};
+        return {ring::no_record, 0, 0, ring::none, ring::none, ring::none, ring::none, 0};
     }
+    void clear(uint32_t i) { ring_.store(i, ring::sealed(i, nothing())); }
 
     void take(uint8_t* memory, const directory_config& config)
     {
@@ -239,7 +242,7 @@ private:
         if (in_arena) {
             const status code = ring_.unlink(i);
             if (code != status::ok) return code;
-            ring_.store(i, nothing());
+            clear(i);
         }
         if (squeeze) {
             const status code = compact(move);

@@ -16,7 +16,7 @@ inline namespace NORMANS_NAMESPACE {
 struct page_part {
     block_spec spec;          // of its blocks; the store sets the tokens
     uint32_t row_bytes = 0;   // that every row (a token of a head) carries beside its codes; stored
-                              // as they are
+                              // as they are, with a check of 4 bytes a group
     uint32_t slot_bytes = 0;  // fixed capacity of a group, a multiple of 16; 0: tight
 };
 
@@ -171,9 +171,10 @@ public:
         const group_place place = find(part, page, group);
         if (place.code != status::ok || place.bytes != bytes) return status::corrupt_stream;
         uint8_t* to = memory_ + place.rows_at;
-        const uint64_t used = uint64_t(p.spec.heads) * tokens * p.row_bytes;
+        const uint64_t used = used_by_rows(p, tokens);
         if (used != 0) std::memcpy(to, rows, size_t(used));
         for (uint64_t i = used; i < before; ++i) to[i] = 0;
+        if (used != 0) detail::store_u32(to + used, check_of(to, used));
         std::memcpy(memory_ + place.at, block, size_t(bytes));
         return status::ok;
     }
@@ -224,7 +225,18 @@ protected:
 
     static uint64_t rows_room(const page_part& p, uint32_t tokens)
     {
-        return arena_room(uint64_t(p.spec.heads) * tokens * p.row_bytes);
+        return p.row_bytes == 0 ? 0 : arena_room(used_by_rows(p, tokens) + 4);
+    }
+    static uint64_t used_by_rows(const page_part& p, uint32_t tokens)
+    {
+        return uint64_t(p.spec.heads) * tokens * p.row_bytes;
+    }
+    // Whether the row bytes of a stored group are what put() took in.
+    bool rows_intact(const page_part& p, const group_place& place) const
+    {
+        const uint8_t* const rows = memory_ + place.rows_at;
+        const uint64_t used = used_by_rows(p, place.tokens);
+        return used == 0 || detail::load_u32(rows + used) == check_of(rows, used);
     }
     static uint64_t codes_room(const paged_geometry& g, uint32_t part)
     {
@@ -232,6 +244,13 @@ protected:
     }
 
 private:
+    static uint32_t check_of(const uint8_t* rows, uint64_t bytes)
+    {
+        uint32_t check = 0;
+        for (uint64_t i = 0; i < bytes; ++i) check = detail::check_with(check, rows[i]);
+        return check;
+    }
+
     static uint32_t group_tokens_of(const paged_geometry& g)
     {
         const bool whole = g.group_tokens == 0 || g.group_tokens > g.page_tokens;

@@ -168,7 +168,8 @@ public:
                 if (place.code != status::ok) results[i].code = place.code;
                 const uint32_t stop = min_of(to, start + place.tokens);
                 if (place.code != status::ok || at >= stop) break;
-                copy_rows(part, place, at - start, stop - at, target.from(at));
+                results[i].code = copy_rows(part, place, at - start, stop - at, target.from(at));
+                if (!results[i]) break;
                 decode_task<Code, predictor> task{
                     spec_of(part, place.tokens), memory() + place.at, size_t(place.bytes),
                     predictors(part, table[i], start, place.tokens), target.from(start).codes};
@@ -212,11 +213,12 @@ private:
     }
 
     template <class Code>
-    void copy_rows(uint32_t part, const group_place& place, uint32_t first, uint32_t tokens,
-                   const page_view<Code>& to) const
+    status copy_rows(uint32_t part, const group_place& place, uint32_t first, uint32_t tokens,
+                     const page_view<Code>& to) const
     {
         const page_part& p = geometry().parts[part];
-        if (p.row_bytes == 0 || to.rows.data == nullptr) return;
+        if (p.row_bytes == 0 || to.rows.data == nullptr) return status::ok;
+        if (!rows_intact(p, place)) return status::content_mismatch;
         const uint8_t* from = memory() + place.rows_at;
         for (uint32_t h = 0; h < p.spec.heads; ++h)
             for (uint32_t t = 0; t < tokens; ++t)
@@ -224,6 +226,7 @@ private:
                                 ptrdiff_t(t) * to.rows.token_stride,
                             from + (uint64_t(h) * place.tokens + first + t) * p.row_bytes,
                             p.row_bytes);
+        return status::ok;
     }
 
     template <class From, class To>
@@ -278,7 +281,9 @@ private:
             box_view<Code> behind = both;
             behind.data += ptrdiff_t(held) * both.token_stride;
             copy_codes(spec, added, from.codes, behind);
-            copy_rows(part, place, 0, held, page_view<Code>{both, {rows, head, row}});
+            const status copied =
+                copy_rows(part, place, 0, held, page_view<Code>{both, {rows, head, row}});
+            if (copied != status::ok) return copied;
             codes = {both.data, both.head_stride, both.token_stride};
         }
         if (p.row_bytes != 0)

@@ -21,28 +21,37 @@ constexpr uint64_t arena_room(uint64_t bytes)
 
 namespace detail {
 
+// A check over words. Each step can be undone, so that no change of one word goes unnoticed.
+inline uint32_t check_with(uint32_t check, uint32_t word)
+{
+    check = (check ^ word) * 0x9E3779B1u;
+    return check ^ check >> 15;
+}
+
 // The bytes of a directory, little-endian:
 //   0 u64 magic "NORMPDIR"      24 u64 max_waste          48 u32 records in the arena
 //   8 u32 version 0             32 u64 live               52 u32 0
 //  12 u32 records               40 u64 moves              56 u64 0
 //  16 u64 arena_bytes           64 u32 first_gap[64], by log2 of the gap in units; ~0: none
-// 320 entries[records + 1] of 32 bytes; the last is the anchor, a record of no bytes at offset 0:
+// 320 entries[records + 1] of 36 bytes; the last is the anchor, a record of no bytes at offset 0:
 //   0 u64 offset; ~0: no record, ~0 - 1: in its slot
 //   8 u32 bytes                 16 u32 previous   neighbours by offset, in a ring that the
 //  12 u32 note                  20 u32 next       anchor closes
 //                               24 u32 previous_gap   others whose gap behind them is of the
 //                               28 u32 next_gap       same class; the last record has no gap
+//  32 u32 check of which record lies where: a damaged entry must not lead to another's bytes, which
+//         are a good block too
 class record_ring {
 public:
     static constexpr uint64_t magic = 0x5249'4450'4d52'4f4eu;  // "NORMPDIR"
     static constexpr uint32_t classes = 64, none = 0xffffffffu;
-    static constexpr uint64_t head_bytes = 64 + 4 * classes, entry_bytes = 32;
+    static constexpr uint64_t head_bytes = 64 + 4 * classes, entry_bytes = 36;
     static constexpr uint64_t no_record = ~uint64_t(0), in_slot = no_record - 1;
     static constexpr uint32_t max_record_bytes = 0xfffffff0u;
 
     struct entry {
         uint64_t offset;
-        uint32_t bytes, note, previous, next, previous_gap, next_gap;
+        uint32_t bytes, note, previous, next, previous_gap, next_gap, check;
     };
 
     record_ring() = default;
@@ -67,15 +76,31 @@ public:
         return {load_u64(from),      load_u32(from + 8),
                 load_u32(from + 12), load_u32(from + 16),
                 load_u32(from + 20), load_u32(from + 24),
-                load_u32(from + 28)};
+                load_u32(from + 28), load_u32(from + 32)};
     }
+    // The check is stored as it is, so that an entry that is damaged stays so.
     void store(uint32_t i, const entry& e)
     {
         uint8_t* to = memory_ + head_bytes + uint64_t(i) * entry_bytes;
         store_u64(to, e.offset);
-        const uint32_t fields[] = {e.bytes, e.note, e.previous, e.next, e.previous_gap, e.next_gap};
-        for (uint32_t k = 0; k < 6; ++k) store_u32(to + 8 + 4 * k, fields[k]);
+        const uint32_t fields[] = {e.bytes, e.note,         e.previous, e.next,
+                                   e.previous_gap, e.next_gap, e.check};
+        for (uint32_t k = 0; k < 7; ++k) store_u32(to + 8 + 4 * k, fields[k]);
     }
+
+    static uint32_t check_of(uint32_t i, const entry& e)
+    {
+        const uint32_t words[] = {i, uint32_t(e.offset), uint32_t(e.offset >> 32), e.bytes, e.note};
+        uint32_t check = 0;
+        for (const uint32_t word : words) check = check_with(check, word);
+        return check;
+    }
+    static entry sealed(uint32_t i, entry e)
+    {
+        e.check = check_of(i, e);
+        return e;
+    }
+    static bool intact(uint32_t i, const entry& e) { return e.check == check_of(i, e); }
 
     static uint64_t end_of(const entry& e) { return e.offset + arena_room(e.bytes); }
 
@@ -91,7 +116,8 @@ public:
     {
         if (i > records_) return false;
         e = load(i);
-        if (i == anchor() ? e.offset != 0 || e.bytes != 0 : !inside(e)) return false;
+        if (!intact(i, e) || (i == anchor() ? e.offset != 0 || e.bytes != 0 : !inside(e)))
+            return false;
         if (e.previous > records_ || e.next > records_) return false;
         const entry before = load(e.previous), after = load(e.next);
         if (before.next != i || after.previous != i) return false;
@@ -129,7 +155,7 @@ public:
             !unlist_gap(before) || !count_room(arena_room(bytes), 0))
             return status::corrupt_stream;
         b = load(before);
-        store(i, {end_of(b), bytes, note, before, b.next, none, none});
+        store(i, sealed(i, {end_of(b), bytes, note, before, b.next, none, none, 0}));
         entry after = load(b.next);
         after.previous = i;
         store(b.next, after);
@@ -149,7 +175,7 @@ public:
         e = load(i);
         e.bytes = bytes;
         e.note = note;
-        store(i, e);
+        store(i, sealed(i, e));
         return list_gap(i) ? status::ok : status::corrupt_stream;
     }
 
