@@ -10,7 +10,8 @@
 namespace normans {
 inline namespace NORMANS_NAMESPACE {
 
-/// Starts `threads` - 1 threads for each call; the calling thread works too.
+/// Starts `threads` - 1 threads for each call; the calling thread works too. Where the system gives
+/// fewer threads, fewer do the work.
 struct thread_executor {
     unsigned threads = std::thread::hardware_concurrency();
 
@@ -22,9 +23,26 @@ struct thread_executor {
             for (size_t i = next++; i < jobs; i = next++) job(i);
         };
         std::vector<std::thread> others;
-        for (unsigned i = 1; i < threads && i < jobs; ++i) others.emplace_back(work);
+        for (unsigned i = 1; i < threads && i < jobs; ++i)
+            if (!start(others, work)) break;
         work();
         for (std::thread& other : others) other.join();
+    }
+
+private:
+    template <class Work>
+    static bool start(std::vector<std::thread>& others, const Work& work)
+    {
+#if defined(__cpp_exceptions)
+        try {
+            others.emplace_back(work);
+        } catch (...) {
+            return false;
+        }
+#else
+        others.emplace_back(work);
+#endif
+        return true;
     }
 };
 
