@@ -36,7 +36,8 @@ void G01()
     const device_array<decode_result> decoded(count);
     const device_array<std::uint32_t> valid(1);
     const device_array<std::uint64_t> directory(count + 1);
-    const device_array<std::uint8_t> packed(count * (room + packed_alignment));
+    const std::size_t packed_size = count * (room + packed_alignment);
+    const device_array<std::uint8_t> packed(packed_size);
 
     cudaStream_t stream;
     cudaGraph_t graph;
@@ -47,8 +48,7 @@ void G01()
                                        encoded.data(), stream),
               "captured encode");
     expect_ok(fp8_pages::codec::pack(to_encode.data(), encoded.data(), count, valid.data(),
-                                     directory.data(), packed.data(),
-                                     count * (room + packed_alignment), stream),
+                                     directory.data(), packed.data(), packed_size, stream),
               "captured pack");
     expect_ok(fp8_pages::codec::decode(batches[0].spec, to_decode.data(), count, valid.data(),
                                        decoded.data(), stream),
@@ -81,19 +81,27 @@ void G01()
         check(cudaMemset(slots.data(), 0xa5, count * room), "slots");
         check(cudaMemset(back.data(), 0x5a, count * fp8_pages::page), "back");
         check(cudaMemset(decoded.data(), 0xff, count * sizeof(decode_result)), "decoded");
+        check(cudaMemset(encoded.data(), 0xff, count * sizeof(encode_result)), "encoded");
+        check(cudaMemset(directory.data(), 0xff, (count + 1) * sizeof(std::uint64_t)), "directory");
+        check(cudaMemset(packed.data(), 0xa5, packed_size), "packed");
         check(cudaDeviceSynchronize(), "set up");
         check(cudaGraphLaunch(run, stream), "replay");
         check(cudaStreamSynchronize(stream), "replay");
         const auto blocks = slots.copy(), codes = back.copy(), behind = packed.copy();
         const auto said = decoded.copy();
+        const auto said_before = encoded.copy();
         const auto at = directory.copy();
-        expect(at[0] == 0, "the directory begins at 0");
+        expect(at[0] == 0 && at[here] < packed_size &&
+                   std::all_of(behind.begin() + ptrdiff_t(at[here]), behind.end(),
+                               [](std::uint8_t byte) { return byte == 0xa5; }),
+               "the directory begins at 0 and ends where the packed blocks do");
         for (std::uint32_t i = 0; i < count; ++i) {
             const std::vector<std::uint8_t>& block = now.blocks[i];
             const auto slot = blocks.begin() + ptrdiff_t(i * room);
             if (i >= here) {
                 expect(*slot == 0xa5 && codes[i * fp8_pages::page] == 0x5a &&
-                           unsigned(said[i].code) == 0xff,
+                           unsigned(said[i].code) == 0xff &&
+                           unsigned(said_before[i].code) == 0xff && at[i + 1] == ~std::uint64_t(0),
                        "pages that are not valid stay as they are");
                 continue;
             }
@@ -135,9 +143,10 @@ struct shifted {
     }
 };
 
-// A page with everything `by` bytes off, or off as far as its type can be.
+// A page with codes and parameters `by` bytes off, or off as far as their type can be, and blocks
+// `block_by`.
 template <scalar_type Type, class Code>
-void shifted_page(std::size_t by)
+void shifted_page(std::size_t by, std::size_t block_by)
 {
     using pages = batch<Type, 32, Code>;
     const pages one(302, 1);
@@ -148,8 +157,8 @@ void shifted_page(std::size_t by)
     } on{{one.means, by / 2 * 2}, {one.sigmas, by}, {one.a, by / 4 * 4}, {one.b, by / 4 * 4}};
     const std::size_t room = max_encoded_bytes(one.spec);
     const shifted<Code> codes(one.codes, by), back(std::vector<Code>(one.codes.size()), by);
-    const shifted<std::uint8_t> slot(std::vector<std::uint8_t>(room), by);
-    const shifted<std::uint8_t> block(one.blocks[0], by);
+    const shifted<std::uint8_t> slot(std::vector<std::uint8_t>(room), block_by);
+    const shifted<std::uint8_t> block(one.blocks[0], block_by);
     const predictor with = one.predict_on(on, 0);
     const device_array<encode_entry<Code, predictor>> to_encode(
         std::vector<encode_entry<Code, predictor>>{
@@ -166,8 +175,8 @@ void shifted_page(std::size_t by)
     expect_ok(pages::codec::decode(one.spec, to_decode.data(), 1, nullptr, decoded.data(), nullptr),
               "decode");
     expect_ok(cudaDeviceSynchronize(), "a shifted page");
-    const status documented = by % 4 == 0 && by % sizeof(Code) == 0 ? status::ok
-                                                                    : status::bad_argument;
+    const status documented = block_by % 4 == 0 && by % sizeof(Code) == 0 ? status::ok
+                                                                          : status::bad_argument;
     expect(encoded.copy()[0].code == documented && decoded.copy()[0].code == documented,
            "blocks lie at multiples of 4, codes at multiples of their size");
     if (documented != status::ok) return;
@@ -179,40 +188,13 @@ void shifted_page(std::size_t by)
            "a shifted page is exact");
 }
 
-// Codes alone may be where their type allows, whatever the block's alignment.
-template <scalar_type Type, class Code>
-void shifted_codes(std::size_t by)
-{
-    using pages = batch<Type, 32, Code>;
-    const pages one(303, 1);
-    const arrays_on_device<pages, Code> on(one);
-    const device_array<std::uint8_t> block(one.blocks[0]);
-    const shifted<Code> back(std::vector<Code>(one.codes.size()), by);
-    const device_array<decode_entry<Code, predictor>> to_decode(
-        std::vector<decode_entry<Code, predictor>>{
-            {block.data(), one.blocks[0].size(), one.filled[0], one.predict_on(on, 0),
-             pages::view(back.data(), 0)}});
-    const device_array<decode_result> decoded(1);
-    expect_ok(pages::codec::decode(one.spec, to_decode.data(), 1, nullptr, decoded.data(), nullptr),
-              "decode");
-    expect_ok(cudaDeviceSynchronize(), "shifted codes");
-    const bool aligned = by % sizeof(Code) == 0;
-    expect(decoded.copy()[0].code == (aligned ? status::ok : status::bad_argument),
-           "codes at odd addresses");
-    const std::uint32_t scalars = one.filled[0] * pages::heads * pages::dim;
-    expect(!aligned || (scalars != 0 && filled_part_equal(back.copy(), one.codes, 0, pages::page,
-                                                          scalars)),
-           "shifted codes are exact");
-}
-
 void G03()
 {
-    for (const std::size_t by : {0u, 1u, 2u, 4u, 8u}) {
-        shifted_page<scalar_type::e4m3fn, std::uint8_t>(by);
-        shifted_page<scalar_type::bf16, std::uint16_t>(by);
-        shifted_codes<scalar_type::e4m3fn, std::uint8_t>(by);
-        shifted_codes<scalar_type::bf16, std::uint16_t>(by);
-    }
+    for (const std::size_t by : {0u, 1u, 2u, 4u, 8u})
+        for (const std::size_t block_by : {std::size_t(0), by}) {
+            shifted_page<scalar_type::e4m3fn, std::uint8_t>(by, block_by);
+            shifted_page<scalar_type::bf16, std::uint16_t>(by, block_by);
+        }
 }
 
 void decode_a_batch(cudaStream_t stream)
@@ -276,6 +258,11 @@ void G06()
                                     nullptr) == cudaErrorStreamCaptureImplicit,
            "a launch that fails says so");
     expect(cudaPeekAtLastError() == cudaSuccess, "and leaves nothing behind");
+    expect(cudaSetDevice(count) != cudaSuccess, "another error of others");
+    expect(fp8_pages::codec::decode(spec, entries.data(), 1, none.data(), results.data(),
+                                    nullptr) == cudaErrorStreamCaptureImplicit,
+           "a launch that fails beside a pending error");
+    expect(cudaGetLastError() != cudaSuccess, "the caller's check still fails");
     static_cast<void>(cudaStreamEndCapture(stream, &graph));
     static_cast<void>(cudaGetLastError());
     check(cudaStreamDestroy(stream), "destroy");
@@ -318,7 +305,7 @@ __global__ void read_parts(const std::uint8_t* pool, const std::size_t* places, 
 }
 
 // A pool of more than 2^31 codes: its first page, the one across 2^31, its last, and a page whose
-// heads lie that far apart; a page's room before and behind each.
+// heads lie that far apart; a page's room before and behind each. Then encoded from there.
 void E06()
 {
     constexpr std::size_t page = fp8_pages::page, border = std::size_t(1) << 31;
@@ -333,8 +320,9 @@ void E06()
     const std::size_t begins[] = {page, border - page / 2, size - 2 * page, apart};
     const std::size_t room = max_encoded_bytes(pages.spec);
     std::vector<std::uint8_t> all(4 * room);
-    const device_array<std::uint8_t> blocks(all.size()), seen(parts * part);
+    const device_array<std::uint8_t> blocks(all.size()), again(all.size()), seen(parts * part);
     std::vector<fp8_decode> entries;
+    std::vector<fp8_encode> back;
     for (std::uint32_t i = 0; i < 4; ++i) {
         std::copy(pages.blocks[i].begin(), pages.blocks[i].end(),
                   all.begin() + ptrdiff_t(i * room));
@@ -343,18 +331,30 @@ void E06()
         if (i == 3) out = {pool + begins[i], ptrdiff_t(border), fp8_pages::dim};
         entries.push_back({blocks.data() + i * room, room, pages.filled[i],
                            pages.predict_on(on, i), out});
+        back.push_back({again.data() + i * room, room, pages.filled[i], pages.predict_on(on, i),
+                        {out.data, out.head_stride, out.token_stride}});
     }
     upload(blocks, all);
     const device_array<fp8_decode> there(entries);
+    const device_array<fp8_encode> back_there(back);
     const device_array<decode_result> results(4);
+    const device_array<encode_result> encoded(4);
     fill_parts<<<parts, 128>>>(pool, places.data(), part);
     expect_ok(fp8_pages::codec::decode(pages.spec, there.data(), 4, nullptr, results.data(),
                                        nullptr),
               "decode");
+    expect_ok(fp8_pages::codec::encode(pages.spec, back_there.data(), 4, nullptr, encoded.data(),
+                                       nullptr),
+              "encode");
     read_parts<<<parts, 128>>>(pool, places.data(), part, seen.data());
     expect_ok(cudaDeviceSynchronize(), "a large pool");
     for (const decode_result& one : results.copy())
         expect(one.code == status::ok, "a page of a large pool");
+    const auto made = again.copy();
+    for (std::uint32_t i = 0; i < 4; ++i)
+        expect(std::equal(pages.blocks[i].begin(), pages.blocks[i].end(),
+                          made.begin() + ptrdiff_t(i * room)),
+               "a block from a large pool");
 
     std::vector<std::uint8_t> should(parts * part, 0x5a);
     for (std::uint32_t i = 0; i < 4; ++i)

@@ -3,8 +3,8 @@
 // page in device memory. Calls only launch kernels: they never allocate, copy, synchronise, or need
 // a workspace, so they can be captured in a graph; a replay reads descriptors, contents and the
 // number of valid pages as they are then. Host arguments are free when a call returns.
-// The stream's device must be the current one. Calls return the error of their own launch and leave
-// a pending error of others pending.
+// The stream's device must be the current one; calls keep nothing on the host, so any will do. They
+// return the error of their own launch, and where an error of others was pending one still is.
 
 #include <cuda_runtime_api.h>
 
@@ -112,8 +112,10 @@ static __global__ void __launch_bounds__(codec_threads, codec_blocks<Entry>())
     if (threadIdx.x % Width == 0) results[i] = result;
 }
 
-// Offsets of packed blocks: one block of threads, each thread a run of neighbours.
-static __global__ void __launch_bounds__(1024)
+// Offsets of packed blocks: one block of threads, each thread a run of neighbours. Not CUB's scan:
+// its device-wide one needs a workspace and launches twice, both want headers that have moved
+// between toolkits, and thousands of sizes take microseconds where their pages take hundreds.
+[[maybe_unused]] static __global__ void __launch_bounds__(1024)
     offsets_of(const encode_result* results, uint32_t count, const uint32_t* valid,
                uint64_t* directory)
 {
@@ -166,10 +168,12 @@ cudaError_t launch(void (*kernel)(Parameters...), uint32_t blocks, uint32_t thre
                    cudaStream_t stream, Arguments... arguments)
 {
     void* pointers[] = {static_cast<void*>(&arguments)...};
+    const bool pending = cudaPeekAtLastError() != cudaSuccess;
     const cudaError_t error = cudaLaunchKernel(reinterpret_cast<const void*>(kernel), dim3(blocks),
                                                dim3(threads), pointers, 0, stream);
-    // What is returned must not wait for the caller's next check, too.
-    if (error != cudaSuccess) static_cast<void>(cudaGetLastError());
+    // What is returned must not wait for the caller's next check, too. But the runtime keeps one
+    // error only: where ours took the place of another, that check must still fail.
+    if (error != cudaSuccess && !pending) static_cast<void>(cudaGetLastError());
     return error;
 }
 

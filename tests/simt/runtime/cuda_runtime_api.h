@@ -60,7 +60,9 @@ inline cudaError_t cudaLaunchKernel(const void* kernel, dim3 grid, dim3 block, v
     return cudaSuccess;  // a stream tells later
 }
 
-inline cudaError_t cudaGetLastError() { return cudaSuccess; }  // none is kept: see pending()
+// None is kept: see pending().
+inline cudaError_t cudaGetLastError() { return cudaSuccess; }
+inline cudaError_t cudaPeekAtLastError() { return cudaSuccess; }
 inline cudaError_t cudaDeviceSynchronize() { return std::exchange(simt::pending(), cudaSuccess); }
 inline cudaError_t cudaStreamSynchronize(cudaStream_t) { return cudaDeviceSynchronize(); }
 
