@@ -80,3 +80,31 @@ normans_setup_nvdisasm() {
     found=$(find "$venv" -name nvdisasm -type f -perm -u+x 2>/dev/null | head -n 1)
     [ -z "$found" ] || export PATH="$PATH:$PWD/$(dirname "$found")"
 }
+
+# A clang++ that reads the toolkit, for P11, where the system's are older: Debian's newest, unpacked
+# beside the build (220 MB), not installed. Without it that test is skipped, and says so.
+normans_setup_cuda_clang() {
+    local place=build/clang version newest
+    for version in $(seq 22 40); do
+        if command -v "clang++-$version" >/dev/null; then return 0; fi
+    done
+    if ! [ -x "$place/clang++" ] && command -v apt-cache >/dev/null; then
+        newest=$(apt-cache search --names-only '^clang-[0-9]+$' | sed 's/^clang-\([0-9]*\) .*/\1/' |
+                 sort -n | tail -n 1)
+        [ "${newest:-0}" -ge 22 ] || return 0
+        mkdir -p "$place"
+        { (cd "$place" &&
+           apt-get -qq download "clang-$newest" "libclang-cpp$newest" "libllvm$newest" \
+               "libclang-common-$newest-dev" &&
+           for package in *.deb; do dpkg -x "$package" . || exit 1; done &&
+           rm -- *.deb &&
+           ln -sf "usr/lib/llvm-$newest/bin/clang++" "clang++-$newest" &&
+           printf '%s\n' '#!/bin/sh' 'here=$(dirname "$0")' \
+               'LD_LIBRARY_PATH=$(echo "$here"/usr/lib/*-linux-gnu) exec "$here"/clang++-* "$@"' \
+               > clang++ &&
+           chmod +x clang++)
+        } >/dev/null 2>&1 || true
+    fi
+    [ -x "$place/clang++" ] || return 0
+    export NORMANS_CUDA_CLANG=$PWD/$place/clang++
+}

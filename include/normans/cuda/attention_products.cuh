@@ -327,7 +327,7 @@ private:
     }
 
     // bf16 nearest to a number.
-    static __device__ uint32_t rounded(float x)
+    static __device__ uint32_t rounded([[maybe_unused]] float x)
     {
         uint32_t bits = 0;
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
@@ -355,8 +355,10 @@ private:
         return __float_as_uint(value_of(one)) >> 16;
     }
 
-    static __device__ void multiply(float (&sums)[4], uint32_t a0, uint32_t a1, uint32_t a2,
-                                    uint32_t a3, uint32_t b0, uint32_t b1)
+    static __device__ void multiply([[maybe_unused]] float (&sums)[4],
+                                    [[maybe_unused]] uint32_t a0, [[maybe_unused]] uint32_t a1,
+                                    [[maybe_unused]] uint32_t a2, [[maybe_unused]] uint32_t a3,
+                                    [[maybe_unused]] uint32_t b0, [[maybe_unused]] uint32_t b1)
     {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
         asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, "

@@ -9,8 +9,9 @@ inline namespace NORMANS_NAMESPACE {
 namespace detail {
 
 // A warp's 16 x 8 products of depth 32: registers hold four neighbours in depth, as factors do.
-__device__ inline void multiply_int8(int32_t (&sums)[4], const uint32_t (&a)[4],
-                                     const uint32_t (&b)[2])
+__device__ inline void multiply_int8([[maybe_unused]] int32_t (&sums)[4],
+                                     [[maybe_unused]] const uint32_t (&a)[4],
+                                     [[maybe_unused]] const uint32_t (&b)[2])
 {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
     asm("mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, "
