@@ -34,6 +34,7 @@ extern __device__ int __any_sync(unsigned members, int mine);
 extern __device__ int __all_sync(unsigned members, int mine);
 extern __device__ void __syncwarp(unsigned members);
 extern __device__ void __syncthreads();
+extern __device__ unsigned __shfl_sync(unsigned members, unsigned mine, int from, int width);
 extern __device__ unsigned __shfl_xor_sync(unsigned members, unsigned mine, int mask, int width);
 extern __device__ size_t __cvta_generic_to_shared(const void* at);
 extern __device__ unsigned __byte_perm(unsigned x, unsigned y, unsigned selector);

@@ -110,15 +110,23 @@ struct scaled_model_of<Type, false> {
 template <scalar_type Type>
 using scaled_model = typename detail::scaled_model_of<Type>::type;
 
+/// `mean` is what mean_in_codes returned, `slope` is row_slope(row_step).
+template <class Model>
+NORMANS_HD scalar_model prepare_in_codes(const Model& model, uint32_t mean, uint32_t sigma_index,
+                                         uint32_t slope, const code_scale& scale)
+{
+    const bool known = scale.scale != 0 && exponent_field(mean) != 255;
+    return model.prepare_sloped(mean, known ? sigma_index : sigma_zero,
+                                known ? multiply(slope, scale.scale) : one_bits);
+}
+
 /// `mean` is what map_mean returned, in units of values; sigma_index 0..255, row_step in -6..9.
 template <class Model>
 NORMANS_HD scalar_model prepare_scaled(const Model& model, uint32_t mean, uint32_t sigma_index,
                                        int row_step, const code_scale& scale)
 {
-    const uint32_t in_codes = mean_in_codes(mean, scale);
-    const bool known = scale.scale != 0 && exponent_field(in_codes) != 255;
-    return model.prepare_sloped(in_codes, known ? sigma_index : sigma_zero,
-                                known ? multiply(row_slope(row_step), scale.scale) : one_bits);
+    return prepare_in_codes(model, mean_in_codes(mean, scale), sigma_index, row_slope(row_step),
+                            scale);
 }
 
 }  // namespace NORMANS_NAMESPACE

@@ -35,15 +35,21 @@ NORMANS_HD inline code_scale make_scale(uint32_t scale)
 {
     const uint32_t field = scale >> 23;  // with the sign
     if (field < 127 - 24 || field >= 127 + 24) return {0, 0, 0};
+#if defined(__CUDA_ARCH__)
+    uint32_t inverse;
+    asm("rcp.rn.f32 %0, %1;" : "=r"(inverse) : "r"(scale));
+#else
     const uint64_t significand = (scale & 0x7fffff) | 0x800000u;
     // 2^47 / significand has 24 bits, or is 2^24; never a tie.
     const uint32_t quotient = uint32_t(((uint64_t(1) << 48) / significand + 1) / 2);
+    const uint32_t inverse = ((252 - field) << 23) + quotient;
+#endif
     // The middles between 2^(i / 8) on a log scale, as in sigma_index().
     constexpr uint32_t middle[8] = {0x05aac4, 0x11c3d4, 0x1ef533, 0x2d583f,
                                     0x3d08a4, 0x4e248d, 0x60ccdf, 0x75257e};
     int eighths = 8 * (int(field) - 127);
     for (const uint32_t limit : middle) eighths += (scale & 0x7fffff) >= limit;
-    return {scale, ((252 - field) << 23) + quotient, eighths};
+    return {scale, inverse, eighths};
 }
 
 /// The nearest integer code to a mean in code units (fp32 bits, cleaned), ties to even.

@@ -128,10 +128,12 @@ struct row_step_bytes {
 
 }  // namespace detail
 
-/// Blocks of one scalar type and lane count. See the head of this file.
-template <scalar_type Type, uint32_t Width>
+/// Blocks of one scalar type and lane count. See the head of this file; codes with a scale, by
+/// either coder: cuda/warp_scaled.cuh.
+template <scalar_type Type, uint32_t Width, coder_id Coder = coder_id::rans>
 class warp_codec {
-    static_assert(!has_scale(Type), "codes with a scale are coded on the host so far");
+    static_assert(!has_scale(Type), "include cuda/warp_scaled.cuh");
+    static_assert(Coder == coder_id::rans, "tANS codes int8 and int4");
     using lanes = warp_lanes<Width>;
     using threads = warp_threads<Width>;
     struct no_model {};
@@ -249,14 +251,7 @@ public:
     }
 
 private:
-    struct sums : running_sums {
-        __device__ uint32_t total() const { return threads::sum(share(threads::rank())); }
-        /// After a pass from the last scalar to the first.
-        __device__ void turn(uint32_t count)
-        {
-            reverse(count / Width + (threads::rank() < count % Width ? 1u : 0u));
-        }
-    };
+    using sums = warp_sums<Width>;
 
     struct sameness {
         bool constant, predicted;
@@ -506,13 +501,7 @@ private:
         if (spec.parameter_hash) parameters = hash_of(spec, count, row_steps, predictor);
         escapes = threads::sum(escaped);
         reinterpret_cast<uint32_t*>(out + at.states)[threads::rank()] = x;
-        threads::barrier();  // all words lie there
-        for (uint32_t done = 0; done < header.payload_words; done += Width) {
-            const uint32_t to = done + threads::rank();
-            const uint16_t word = to < header.payload_words ? words.words[words.next + to] : 0;
-            threads::barrier();  // nobody's word is overwritten
-            if (to < header.payload_words) words.words[to] = word;
-        }
+        detail::move_to_front<Width>(words.words, words.next, header.payload_words);
         return true;
     }
 

@@ -89,6 +89,12 @@ struct warp_threads {
     /// The members, known from now on.
     static __device__ uint32_t counted() { return Width == 32 ? members() : ballot(true); }
 
+    /// What the thread of the next rank has; the last one gets the first one's.
+    static __device__ uint32_t of_next(uint32_t mine)
+    {
+        return __shfl_sync(members(), mine, int(rank() + 1), Width);
+    }
+
     static __device__ uint32_t sum(uint32_t mine)
     {
         for (int distance = Width / 2; distance > 0; distance /= 2)
@@ -105,6 +111,20 @@ struct warp_threads {
             mine += uint64_t(high) << 32 | low;
         }
         return mine;
+    }
+};
+
+/// One lane's share of a check, and the total, the same in all threads.
+template <uint32_t Width>
+struct warp_sums : running_sums {
+    __device__ uint32_t total() const
+    {
+        return warp_threads<Width>::sum(share(warp_threads<Width>::rank()));
+    }
+    /// After a pass from the last scalar to the first.
+    __device__ void turn(uint32_t count)
+    {
+        reverse(count / Width + (warp_threads<Width>::rank() < count % Width ? 1u : 0u));
     }
 };
 
@@ -152,6 +172,24 @@ struct warp_writer {
     uint32_t members;
     uint32_t lower_ranks = detail::lower_places();  // of the whole warp
 };
+
+namespace detail {
+
+// An encoder's words to where the decoder's begin: `count` words from `first` on to the front.
+template <uint32_t Width>
+__device__ void move_to_front(uint16_t* words, uint32_t first, uint32_t count)
+{
+    using threads = warp_threads<Width>;
+    threads::barrier();  // all words lie there
+    for (uint32_t done = 0; done < count; done += Width) {
+        const uint32_t to = done + threads::rank();
+        const uint16_t word = to < count ? words[first + to] : 0;
+        threads::barrier();  // nobody's word is overwritten
+        if (to < count) words[to] = word;
+    }
+}
+
+}  // namespace detail
 
 /// See array_lanes. Model is a warp_view; nothing here knows the order of events. Idle lanes need
 /// some scalar, too; what becomes of it is the idle interval.

@@ -5,10 +5,9 @@
 // the parameter hash sums up parameter_word(mu', sigma, row step) ^ the scale's fp32 bits.
 
 #include "../block/check.hpp"
-#include "../block/row_scale.hpp"
+#include "../block/scaled_input.hpp"
 #include "../core/rans_step.hpp"
 #include "../core/tans_step.hpp"
-#include "../core/uniform_model.hpp"
 #include "block_job.hpp"
 
 namespace normans {
@@ -36,13 +35,6 @@ struct packed_codes {
         if (!nibbles) to = uint8_t(code);
         else to = uint8_t(i & 1 ? (to & 15u) | code << 4 : (to & 0xf0u) | code);
     }
-};
-
-struct scaled_input {
-    uint32_t mean;  // mu', fp32 bits
-    uint32_t sigma_index;
-    uint32_t scale_bits;
-    code_scale scale;
 };
 
 // Predictions and scales; a scale is made ready once for its neighbours. The predictor's type is
@@ -77,11 +69,6 @@ private:
     uint32_t last_bits_ = 0;
     code_scale last_{};  // of 0
 };
-
-inline uint32_t scaled_word(const scaled_input& in, int row_step)
-{
-    return parameter_word(in.mean, in.sigma_index, row_step) ^ in.scale_bits;
-}
 
 // What a decoded block comes to. Another prediction explains all other faults, so it goes first.
 inline status outcome_of(const block_spec& spec, const block_header& header, const uint8_t* hash,
@@ -301,22 +288,6 @@ status decode_scaled_steps(const block_spec& spec, const Coder& coder, scaled_so
     return clean ? status::ok : status::corrupt_stream;
 }
 
-// row_statistics::add for integers, whose cells are 1 wide.
-template <scalar_type Type>
-void add_to_row(row_statistics& row, const scaled_model<Type>& model, const scalar_model& m,
-                uint32_t code)
-{
-    if constexpr (format_of(Type).is_integer) {
-        if (m.is_far) return;
-        const int value = int(code ^ model.format.code_sign()) + model.lowest;
-        const int z = z_of(float_to_bits(float(value)), m.slope, m.bias);
-        row.add(z, (one_bits >> 16) + (m.slope >> 16),
-                row_weight_origin<scaled_model<Type>>(model.shape));
-    } else {
-        row.add(model, m, code);
-    }
-}
-
 // Row steps for all tokens into `nibbles`, which are zeros; true if they save more than they cost.
 template <scalar_type Type>
 bool choose_scaled_steps(const block_spec& spec, scaled_source& source,
@@ -330,11 +301,8 @@ bool choose_scaled_steps(const block_spec& spec, scaled_source& source,
             box_walker walker(spec, (head * spec.tokens + token) * spec.dim);
             for (uint32_t i = 0; i < spec.dim; ++i, walker.next()) {
                 const scaled_input in = source(walker.position());
-                const uint32_t mean = mean_in_codes(in.mean, in.scale);
-                if (in.scale.scale == 0 || exponent_field(mean) == 255) continue;
-                const scalar_model m = model.prepare_sloped(
-                    mean, in.sigma_index, multiply(statistics_scale, in.scale.scale));
-                add_to_row<Type>(row, model, m, codes.load(walker.position()));
+                add_to_row<Type>(row, model, in, mean_in_codes(in.mean, in.scale),
+                                 codes.load(walker.position()));
             }
         }
         const row_choice choice = choose_row_step(model.shape, row);

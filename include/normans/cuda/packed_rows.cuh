@@ -1,0 +1,117 @@
+#pragma once
+// Boxes of codes that may lie two to a byte, and predictions with scales along a row: what
+// warp_scaled.cuh reads and writes. A box's views (box_sink, box_source) take 4-bit codes as
+// nibbles; callables get them one by one.
+
+#include "../block/scaled_input.hpp"
+#include "row_views.cuh"
+#include "warp_lanes.cuh"
+
+namespace normans {
+inline namespace NORMANS_NAMESPACE {
+namespace detail {
+
+template <class View>
+constexpr bool is_box_v = false;
+template <class Code>
+constexpr bool is_box_v<box_sink<Code>> = true;
+template <class Code>
+constexpr bool is_box_v<box_reference_sink<Code>> = true;
+template <class Code>
+constexpr bool is_box_v<box_source<Code>> = true;
+
+// A scalar's code from any source.
+template <bool Nibbles, class Source>
+__device__ uint32_t code_from(const Source& source, const scalar_position& at)
+{
+    if constexpr (Nibbles && is_box_v<Source>) {
+        const ptrdiff_t i = offset_of(at, source.box.head_stride, source.box.token_stride);
+        return uint32_t(source.box.data[i >> 1]) >> (i & 1) * 4 & 15;
+    } else {
+        return source(at);
+    }
+}
+
+// Any sink, for one logical warp. Neighbours in a row that share a byte write it together. Others
+// that share one (rows of odd lengths, or at odd places) take turns: of two that do, one is even.
+template <uint32_t Width, bool Nibbles, class Sink>
+class packed_sink {
+    static constexpr bool packs = Nibbles && is_box_v<Sink>;
+    using threads = warp_threads<Width>;
+
+public:
+    __device__ packed_sink(const Sink& sink, [[maybe_unused]] uint32_t dim) : sink_(sink), dim_(dim)
+    {
+        if constexpr (packs)
+            all_pairs_ = Width > 1 && ((ptrdiff_t(dim) | sink.box.head_stride |
+                                        sink.box.token_stride) & 1) == 0;
+    }
+
+    /// By all threads together; the first `here` have a scalar.
+    __device__ void operator()(const scalar_position& at, uint32_t code, uint32_t here) const
+    {
+        const uint32_t rank = threads::rank();
+        if constexpr (!packs) {
+            if (rank < here) sink_(at, code);
+        } else {
+            const uint32_t next = threads::of_next(code);
+            const ptrdiff_t i = offset_of(at, sink_.box.head_stride, sink_.box.token_stride);
+            const bool odd = (i & 1) != 0;
+            const bool first = !odd && rank + 1 < here && at.channel + 1 < dim_;
+            if (first) sink_.box.data[i >> 1] = uint8_t(code | next << 4);
+            if (all_pairs_) return;
+            const bool alone = rank < here && !first && !(odd && rank != 0 && at.channel != 0);
+            if (!threads::any(alone)) return;
+            for (uint32_t turn = 0; turn < 2; ++turn) {
+                threads::barrier();
+                if (!alone || odd != (turn != 0)) continue;
+                const uint32_t there = sink_.box.data[i >> 1];
+                sink_.box.data[i >> 1] =
+                    uint8_t(odd ? (there & 15) | code << 4 : (there & 0xf0) | code);
+            }
+            threads::barrier();
+        }
+    }
+
+private:
+    const Sink& sink_;
+    uint32_t dim_;
+    bool all_pairs_ = false;
+};
+
+// Any predictor and the spec's scales, row by row (see predictor_rows).
+template <class Predictor>
+class scaled_rows {
+public:
+    __device__ scaled_rows(const block_spec& spec, const Predictor& predictor)
+        : scales_(spec.scales), predictor_(predictor)
+    {
+    }
+    __device__ void move(const scalar_position& at)
+    {
+        predictor_.move(at);
+        row_ = scales_.data + row_offset(at, scales_.head_stride, scales_.token_stride);
+    }
+    /// The mean is map_mean's but for NaN payloads.
+    __device__ scaled_input operator()(const scalar_position& at) const
+    {
+        const mapped_prediction p = predictor_(at);
+        const uint32_t group = scales_.group == 0 ? 0 : at.channel / scales_.group;
+        const uint32_t bits = float_to_bits(row_[ptrdiff_t(group) * scales_.group_stride]);
+        return {p.mean, p.sigma_index, bits, make_scale(bits)};
+    }
+
+private:
+    const scale_view& scales_;
+    predictor_rows<Predictor> predictor_;
+    const float* row_ = nullptr;
+};
+
+__device__ inline uint32_t fast_mean_in_codes(const scaled_input& in)
+{
+    return in.scale.scale == 0 ? 0 : map_mean_fast(in.mean, in.scale.inverse, minus_zero_bits);
+}
+
+}  // namespace detail
+}  // namespace NORMANS_NAMESPACE
+}  // namespace normans
