@@ -1,17 +1,17 @@
 // P11: the warp codec in kernels, for clang++ as CUDA compiler. See gate_clang.
 
-#include <normans/cuda/warp_codec.cuh>
+#include <normans/cuda/warp_scaled.cuh>
 
 namespace {
 
 using namespace normans;
 using predictor = view_predictor<bf16_means, channel_sigmas, channel_affine>;
 
-template <scalar_type Type, uint32_t Width, class Code>
+template <scalar_type Type, uint32_t Width, class Code, coder_id Coder = coder_id::rans>
 __device__ void both_ways(const block_spec& spec, uint8_t* block, size_t bytes,
                           const predictor& with, Code* codes, decode_result* decoded)
 {
-    using codec = warp_codec<Type, Width>;
+    using codec = warp_codec<Type, Width, Coder>;
     __shared__ typename codec::TempStorage tables;
     codec::prepare(tables, spec, threadIdx.x, blockDim.x);
     __syncthreads();
@@ -34,4 +34,11 @@ __global__ void bf16_8(block_spec spec, uint8_t* block, size_t bytes, predictor 
                        uint16_t* codes, decode_result* decoded)
 {
     both_ways<scalar_type::bf16, 8>(spec, block, bytes, with, codes, decoded);
+}
+
+__global__ void int4_tans_32(block_spec spec, uint8_t* block, size_t bytes, predictor with,
+                             uint8_t* codes, decode_result* decoded)
+{
+    both_ways<scalar_type::int4, 32, uint8_t, coder_id::tans>(spec, block, bytes, with, codes,
+                                                              decoded);
 }

@@ -1,5 +1,5 @@
-// Compiles a kernel with warp_codec.cuh at run time, as engines do: with headers from a folder, and
-// as one string that holds them all. None of them is the host's: core/, wire/, block/ and cuda/ are
+// Compiles a kernel with warp_codec.cuh at run time, as engines do, with headers from a folder, and
+// another with warp_scaled.cuh, as one string that holds them all. None of them is the host's: core/, wire/, block/ and cuda/ are
 // all that they lie in.
 // usage: cuda_nvrtc_test INCLUDE CCCL
 
@@ -34,6 +34,27 @@ extern "C" __global__ void decode(normans::block_spec spec, const unsigned char*
 {
     __shared__ codec::TempStorage tables;
     codec::prepare(tables, spec, threadIdx.x, blockDim.x);
+    __syncthreads();
+    const auto predictor =
+        normans::predict(normans::bf16_means{mean, 0, spec.dim},
+                         normans::channel_sigmas{sigma, spec.dim});
+    const auto result = codec(tables).decode(
+        spec, block, bytes, predictor,
+        normans::box_sink<unsigned char>{normans::dense(spec, out)});
+    if (threadIdx.x == 0) *status = int(result.code);
+}
+)";
+
+const char* const scaled_kernel = R"(
+using codec = normans::warp_codec<normans::scalar_type::int4, 8, normans::coder_id::tans>;
+
+extern "C" __global__ void decode(normans::block_spec spec, const unsigned char* block,
+                                  unsigned long long bytes, const unsigned short* mean,
+                                  const unsigned char* sigma, unsigned char* out, int* status)
+{
+    __shared__ codec::TempStorage tables;
+    extern __shared__ unsigned room[];
+    codec::prepare(tables, spec, threadIdx.x, blockDim.x, room, 65536);
     __syncthreads();
     const auto predictor =
         normans::predict(normans::bf16_means{mean, 0, spec.dim},
@@ -115,11 +136,11 @@ int main(int count, char** arguments)
     const std::filesystem::path include = arguments[1];
     const std::string cccl = std::string("-I") + arguments[2];
     std::set<std::filesystem::path> seen;
-    const std::string headers = flat(include / "normans/cuda/warp_codec.cuh", seen);
+    const std::string headers = flat(include / "normans/cuda/warp_scaled.cuh", seen);
     const bool folder = compiles("#include <normans/cuda/warp_codec.cuh>\n" + std::string(kernel),
                                  {"-arch=sm_75", "-std=c++17", "-default-device", cccl,
                                   "-I" + include.string()});
     const bool string =
-        compiles(headers + kernel, {"-arch=sm_90", "-std=c++20", "-default-device", cccl});
+        compiles(headers + scaled_kernel, {"-arch=sm_90", "-std=c++20", "-default-device", cccl});
     return folder && string && for_devices(seen, include / "normans") ? 0 : 1;
 }

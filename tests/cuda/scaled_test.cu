@@ -1,12 +1,16 @@
-// The warp codec of int8, int4 and e2m1 on a device, beside the host's.
+// The warp codec of int8, int4 and e2m1 on a device, beside the host's; then batches.
 // usage: cuda_scaled_test SEEDS GOLDEN...
 
 #include "device.cuh"
 
-#include "scaled_pages.hpp"
+#include "scaled_batch.hpp"
 
 int main(int count, char** arguments)
 {
-    if (!device_test::there_is_a_device()) return 0;
-    return device_test::run_scaled_test(count, arguments, [](unsigned) {});
+    using namespace device_test;
+    if (!there_is_a_device()) return 0;
+    scaled_tally batches;
+    compare_scaled_batch<scalar_type::int4, 32, coder_id::tans>(batches);
+    const int others = run_scaled_test(count, arguments, [](unsigned) {});
+    return batches.failures != 0 ? 1 : others;
 }

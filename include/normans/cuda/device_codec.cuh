@@ -163,29 +163,60 @@ static __global__ void __launch_bounds__(codec_threads)
     }
 }
 
+// With `shared` bytes of shared memory beside the kernel's own.
 template <class... Parameters, class... Arguments>
-cudaError_t launch(void (*kernel)(Parameters...), uint32_t blocks, uint32_t threads,
-                   cudaStream_t stream, Arguments... arguments)
+cudaError_t launch_with(size_t shared, void (*kernel)(Parameters...), uint32_t blocks,
+                        uint32_t threads, cudaStream_t stream, Arguments... arguments)
 {
     void* pointers[] = {static_cast<void*>(&arguments)...};
     const bool pending = cudaPeekAtLastError() != cudaSuccess;
     const cudaError_t error = cudaLaunchKernel(reinterpret_cast<const void*>(kernel), dim3(blocks),
-                                               dim3(threads), pointers, 0, stream);
+                                               dim3(threads), pointers, shared, stream);
     // What is returned must not wait for the caller's next check, too. But the runtime keeps one
     // error only: where ours took the place of another, that check must still fail.
     if (error != cudaSuccess && !pending) static_cast<void>(cudaGetLastError());
     return error;
 }
 
+template <class... Parameters, class... Arguments>
+cudaError_t launch(void (*kernel)(Parameters...), uint32_t blocks, uint32_t threads,
+                   cudaStream_t stream, Arguments... arguments)
+{
+    return launch_with(0, kernel, blocks, threads, stream, arguments...);
+}
+
+// See device_codec::pack.
+template <class Entry>
+cudaError_t pack_blocks(const Entry* entries, const encode_result* results, uint32_t count,
+                        const uint32_t* valid, uint64_t* directory, uint8_t* to, uint64_t capacity,
+                        cudaStream_t stream) noexcept
+{
+    if (count == 0) return cudaSuccess;
+    if (entries == nullptr || results == nullptr || directory == nullptr || to == nullptr ||
+        reinterpret_cast<std::uintptr_t>(to) % packed_alignment != 0)
+        return cudaErrorInvalidValue;
+    const cudaError_t error =
+        launch(offsets_of, 1, 1024, stream, results, count, valid, directory);
+    if (error != cudaSuccess) return error;
+    return launch(pack_entries<Entry>, count < 65536 ? count : 65536, codec_threads, stream,
+                  entries, results, count, valid, static_cast<const uint64_t*>(directory), to,
+                  capacity);
+}
+
 }  // namespace detail
 
-/// Pages of one scalar type and lane count.
-template <scalar_type Type, uint32_t Width>
+/// Pages of one scalar type and lane count; of types with a scale, by either coder:
+/// cuda/device_scaled.cuh.
+template <scalar_type Type, uint32_t Width, coder_id Coder = coder_id::rans>
 struct device_codec {
+    static_assert(!has_scale(Type), "include cuda/device_scaled.cuh");
+    static_assert(Coder == coder_id::rans, "tANS codes int8 and int4");
+
     /// Whether batches of this spec can be coded, and if not, why. Needs no device.
     static device_support supports(const block_spec& spec)
     {
         if (spec.dtype != Type) return {false, "another scalar type than this codec's"};
+        if (spec.coder != Coder) return {false, "tANS codes int8 and int4, this is another type"};
         if (spec.lanes != 0 && spec.lanes != Width) return {false, "other lanes than this codec's"};
         if (detail::check_spec(spec) != status::ok) return {false, "an impossible spec"};
         return {true, ""};
@@ -224,17 +255,7 @@ struct device_codec {
                             uint64_t* directory, uint8_t* to, uint64_t capacity,
                             cudaStream_t stream) noexcept
     {
-        if (count == 0) return cudaSuccess;
-        if (entries == nullptr || results == nullptr || directory == nullptr || to == nullptr ||
-            reinterpret_cast<std::uintptr_t>(to) % packed_alignment != 0)
-            return cudaErrorInvalidValue;
-        const cudaError_t error =
-            detail::launch(detail::offsets_of, 1, 1024, stream, results, count, valid, directory);
-        if (error != cudaSuccess) return error;
-        return detail::launch(detail::pack_entries<encode_entry<Code, Predictor>>,
-                              count < 65536 ? count : 65536, detail::codec_threads, stream, entries,
-                              results, count, valid, static_cast<const uint64_t*>(directory), to,
-                              capacity);
+        return detail::pack_blocks(entries, results, count, valid, directory, to, capacity, stream);
     }
 
 private:

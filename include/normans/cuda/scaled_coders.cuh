@@ -155,6 +155,20 @@ private:
     const storage& tables_;
 };
 
+// A tans_bank as shared memory takes it: without initial values. The steps need no shape.
+struct bank_parts {
+    const tans_cell* cells;
+    const uint8_t* reach;
+    const uint16_t* next;
+    const tans_symbol* symbols;
+    uint32_t plan;
+
+    __device__ tans_bank whole() const
+    {
+        return {unpack_plan(shape_id::gaussian, plan), cells, reach, next, symbols};
+    }
+};
+
 template <scalar_type Type, uint32_t Width>
 class warp_tans {
 public:
@@ -163,21 +177,20 @@ public:
     using scalar = typename bank_model<Type>::scalar;
 
     struct storage : warp_rans<Type, Width>::storage {
-        bank_model<Type> rows;
+        bank_parts bank;
 
         /// A decoder's part of the bank goes to `room`, shared memory too, if it fits there.
         __device__ void fill(const block_spec& spec, uint32_t thread, uint32_t count, void* room,
                              size_t room_bytes)
         {
             warp_rans<Type, Width>::storage::fill(spec, thread, count, nullptr, 0);
-            tans_bank bank{};
-            if (spec.bank != nullptr && valid_plan(spec.bank->plan)) bank = *spec.bank;
-            if (bank.cells != nullptr && room != nullptr &&
-                warp_bank_bytes(bank.plan) <= room_bytes)
-                bank = copied(bank, thread, count, room);
-            if (thread != 0) return;
-            rows.bank = bank;
-            rows.sigma_offset = spec.sigma_offset;
+            tans_bank from{};
+            if (spec.bank != nullptr && valid_plan(spec.bank->plan)) from = *spec.bank;
+            if (from.cells != nullptr && room != nullptr &&
+                warp_bank_bytes(from.plan) <= room_bytes)
+                from = copied(from, thread, count, room);
+            if (thread == 0)
+                bank = {from.cells, from.reach, from.next, from.symbols, pack_plan(from.plan)};
         }
 
     private:
@@ -196,7 +209,10 @@ public:
         }
     };
 
-    __device__ explicit warp_tans(const storage& tables) : rows_(tables.rows) {}
+    __device__ explicit warp_tans(const storage& tables)
+        : rows_{tables.bank.whole(), tables.exact.sigma_offset}
+    {
+    }
 
     __device__ bool encodes() const { return rows_.bank.next != nullptr; }
     __device__ scalar prepare(const scaled_input& in, uint32_t nibble) const
@@ -240,7 +256,7 @@ public:
     }
 
 private:
-    const bank_model<Type>& rows_;
+    bank_model<Type> rows_;
 };
 
 }  // namespace detail
