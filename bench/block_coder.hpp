@@ -23,7 +23,7 @@ template <class Code>
 class block_coder {
 public:
     block_coder(std::shared_ptr<const workload<Code>> work, engine<Code> runs)
-        : work_(std::move(work)), engine_(std::move(runs)), back_(work_->scalars())
+        : work_(std::move(work)), engine_(std::move(runs)), back_(work_->bytes() / sizeof(Code))
     {
         size_t room = 0;
         for (const page<Code>& one : work_->pages) room += normans::max_encoded_bytes(one.spec);
@@ -44,7 +44,7 @@ public:
             decoding_.push_back({one.spec, expected_.data() + (encoding_[i].out - blocks_.data()),
                                  encoding_[i].result.bytes, one.predictor,
                                  {back, one.box.head_stride, one.box.token_stride}, {}});
-            back += one.count;
+            back += one.bytes() / sizeof(Code);
         }
         decode();
         require(decode_complaint());
@@ -57,14 +57,14 @@ public:
     {
         size_t bytes = 0;
         for (const auto& task : encoding_) bytes += task.result.bytes;
-        return 8 * double(bytes) / double(back_.size());
+        return 8 * double(bytes) / double(work_->scalars());
     }
 
     double escapes_per_scalar() const
     {
         double escapes = 0;
         for (const auto& task : encoding_) escapes += task.result.escapes;
-        return escapes / double(back_.size());
+        return escapes / double(work_->scalars());
     }
 
     std::optional<double> repairs_per_scalar() const
@@ -75,7 +75,7 @@ public:
             if (!some) return std::nullopt;
             repairs += double(*some);
         }
-        return repairs / double(back_.size());
+        return repairs / double(work_->scalars());
     }
 
     pass encode_pass()
@@ -131,7 +131,7 @@ private:
         for (size_t i = 0; i < decoding_.size(); ++i) {
             const page<Code>& one = work_->pages[i];
             if (std::string wrong = complaint(decoding_[i].result); !wrong.empty()) return wrong;
-            if (std::memcmp(decoding_[i].out.data, one.box.data, one.count * sizeof(Code)) != 0)
+            if (std::memcmp(decoding_[i].out.data, one.box.data, one.bytes()) != 0)
                 return "decoded to other codes";
         }
         return {};

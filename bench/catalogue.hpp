@@ -76,14 +76,15 @@ private:
     template <class Code>
     void add_peer_job(const std::string& name, const workload<Code>& work, double bits, pass runs)
     {
-        jobs_.push_back({name, work.scalars(), sizeof(Code), bits, {}, {}, {}, {}, {runs}});
+        const double each = work.bytes_per_scalar();
+        jobs_.push_back({name, work.scalars(), each, bits, {}, {}, {}, {}, {runs}});
     }
 
     // Returns the name to compare with: none for 16-bit codes, and none where htscodecs finds pages
     // too small and stores them as they are.
     std::string add_htscodecs(const shared_workload<uint8_t>& work)
     {
-        const bool codes = add_peer<htscodecs_codec>(work) < 8;
+        const bool codes = add_peer<htscodecs_codec>(work) < 8 * work->bytes_per_scalar();
         return codes ? peer_name(htscodecs_codec::name, *work) : "";
     }
     std::string add_htscodecs(const shared_workload<uint16_t>&) { return {}; }
@@ -94,8 +95,9 @@ private:
     {
         const std::string alone = "/rans/" + work->type + "/" + backend + "/" + work->name;
         const std::string name = threads == 1 ? alone : alone + "-2-threads";
-        job encode{"encode" + name, work->scalars(), sizeof(Code), 0, {}, {}, {}, {}, {}};
-        job decode{"decode" + name, work->scalars(), sizeof(Code), 0, {}, {}, {}, {}, {}};
+        const double each = work->bytes_per_scalar();
+        job encode{"encode" + name, work->scalars(), each, 0, {}, {}, {}, {}, {}};
+        job decode{"decode" + name, work->scalars(), each, 0, {}, {}, {}, {}, {}};
         try {
             for (size_t t = 0; t < threads; ++t) {
                 const auto coder = std::make_shared<block_coder<Code>>(work, runs);

@@ -20,7 +20,7 @@ struct pass {
 struct job {
     std::string name;
     size_t scalars;  // that one pass codes
-    size_t code_bytes;
+    double code_bytes;  // of a scalar
     double bits_per_scalar;
     std::optional<double> escapes_per_scalar;
     std::optional<double> repairs_per_scalar;

@@ -103,7 +103,7 @@ inline nlohmann::ordered_json to_json(const std::vector<job>& jobs,
             return scalars / median(rows.at(other).per_second);
         };
         all.push_back({{"name", row.name},
-                       {"mb_s", scalars * double(row.code_bytes) / 1e6},
+                       {"mb_s", scalars * row.code_bytes / 1e6},
                        {"scalars_per_cycle", median(mine.per_cycle)},
                        {"vs_htscodecs", number(ratio_to(row.htscodecs))},
                        {"vs_one_thread", number(ratio_to(row.one_thread))},

@@ -76,7 +76,7 @@ public:
     {
         size_t room = 0, total = 0;
         for (const page<Code>& one : work->pages) {
-            const size_t n = one.count * sizeof(Code), most = codec_.bound(n);
+            const size_t n = one.bytes(), most = codec_.bound(n);
             pages_.push_back({reinterpret_cast<const uint8_t*>(one.box.data), n, total, room, most,
                               0});
             total += n;

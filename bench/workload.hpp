@@ -9,13 +9,16 @@
 
 namespace bench {
 
-/// One block. Its codes fill `count` adjacent places from box.data on, whatever the box's strides.
+/// One block. Its codes fill `count` adjacent places from box.data on (4-bit codes lie two to a
+/// byte), whatever the box's strides.
 template <class Code>
 struct page {
     normans::block_spec spec;  // as an encoder needs it
     normans::box_view<const Code> box;
     normans::array_predictor predictor;
     size_t count;
+
+    size_t bytes() const { return size_t(normans::raw_bytes(spec.dtype, count)); }  // of codes
 };
 
 template <class Code>
@@ -33,6 +36,13 @@ struct workload {
         for (const page<Code>& one : pages) sum += one.count;
         return sum;
     }
+    size_t bytes() const
+    {
+        size_t sum = 0;
+        for (const page<Code>& one : pages) sum += one.bytes();
+        return sum;
+    }
+    double bytes_per_scalar() const { return double(bytes()) / double(scalars()); }
 };
 
 }  // namespace bench
