@@ -2,6 +2,7 @@
 // Which rows there are.
 
 #include "catalogue.hpp"
+#include "quantised.hpp"
 #include "real.hpp"
 #include "synthetic.hpp"
 
@@ -73,6 +74,13 @@ inline void add_types(catalogue& rows)
     rows.add(make_synthetic<uint16_t>(plain_pages(scalar_type::fp16, "6")));
 }
 
+inline void add_quantised(catalogue& rows)
+{
+    for (const char* bits : {"2", "3", "4", "5"})
+        rows.add(quantised_at(normans::scalar_type::int8, bits));
+    for (const char* bits : {"2", "3"}) rows.add(quantised_at(normans::scalar_type::int4, bits));
+}
+
 inline void add_shapes(catalogue& rows)
 {
     for (uint32_t size = 256; size <= 65536; size *= 2)
@@ -132,6 +140,7 @@ inline void add_rows(catalogue& rows, const real_cache& cache, bool quick)
     rows.add(make_synthetic<uint16_t>(plain_pages(scalar_type::bf16, "6")));
     if (quick) return;
     add_types(rows);
+    add_quantised(rows);
     add_shapes(rows);
     add_views(rows);
 }

@@ -23,20 +23,22 @@ class random_block {
 public:
     block_spec spec;
 
-    random_block(random_source& random, const box& shape, uint32_t lanes)
-        : random_block(random, shape, lanes, random.next())
+    random_block(random_source& random, const box& shape, uint32_t lanes, bool integers = false)
+        : random_block(random, shape, lanes, random.next(), integers)
     {
     }
 
-    // `kinds`: which views; equal for blocks that should run together.
-    random_block(random_source& random, const box& shape, uint32_t lanes, uint64_t kinds)
+    // `kinds`: which views; equal for blocks that should run together. Integers: int8 or int4.
+    random_block(random_source& random, const box& shape, uint32_t lanes, uint64_t kinds,
+                 bool integers)
     {
         random_source choice{kinds};
         constexpr scalar_type bytes[] = {scalar_type::e4m3fn, scalar_type::e5m2,
                                          scalar_type::e4m3fnuz, scalar_type::e5m2fnuz};
-        spec.dtype = sizeof(Code) == 1 ? bytes[choice.below(4)]
-                     : choice.below(2) ? scalar_type::bf16
-                                       : scalar_type::fp16;
+        spec.dtype = integers ? (choice.below(2) ? scalar_type::int8 : scalar_type::int4)
+                     : sizeof(Code) == 1 ? bytes[choice.below(4)]
+                     : choice.below(2)   ? scalar_type::bf16
+                                         : scalar_type::fp16;
         spec.heads = shape.heads;
         spec.tokens = shape.tokens;
         spec.dim = shape.dim;
@@ -44,7 +46,7 @@ public:
         spec.row_scale = choice.below(2) == 0;
         spec.parameter_hash = choice.below(8) == 0;
         spec.shape = choice.below(4) == 0 ? shape_id::mixture : shape_id::gaussian;
-        if (choice.below(8) == 0) {
+        if (choice.below(8) == 0 && !integers) {
             spec.shape = shape_id::mixture_marginal;
             marginal_ = field::some_marginal(7);
             spec.marginal = &marginal_;
@@ -55,6 +57,8 @@ public:
         sigma_kind_ = choice.below(3);
         sigma_type_ = any_sigmas::kind(choice.below(2) * choice.below(3));
         affine_ = choice.below(2) == 0;
+        gap_ = integers ? choice.below(2) * choice.below(10) : 0;
+        if (integers) set_scales(random, choice);
         fill(random);
     }
     random_block(const random_block&) = delete;
@@ -77,14 +81,14 @@ public:
 
     encode_task<Code, array_predictor> encoding()
     {
-        return {spec, dense(spec, static_cast<const Code*>(codes_.data())), predictor(),
-                out_.data(), out_.size(), {}};
+        return {spec, box_of(static_cast<const Code*>(codes_.data())), predictor(), out_.data(),
+                out_.size(), {}};
     }
 
     decode_task<Code, array_predictor> decoding(const std::vector<uint8_t>& block)
     {
         forget();
-        return {spec, block.data(), block.size(), predictor(), dense(spec, back_.data()), {}};
+        return {spec, block.data(), block.size(), predictor(), box_of(back_.data()), {}};
     }
 
     std::vector<uint8_t> encoded_by_scalars() const
@@ -98,16 +102,17 @@ public:
     template <class Backend>
     encode_result encoded_by(std::vector<uint8_t>& out, size_t capacity) const
     {
-        return encode<Backend>(spec, dense(spec, codes_.data()), predictor(), out.data(), capacity);
+        return encode<Backend>(spec, box_of(codes_.data()), predictor(), out.data(), capacity);
     }
 
     template <class Backend>
     decode_result decoded_by(const std::vector<uint8_t>& block)
     {
         return decode<Backend>(spec, block.data(), block.size(), predictor(),
-                               dense(spec, back_.data()));
+                               box_of(back_.data()));
     }
 
+    /// All codes are back, and what lies between rows of codes (0x5a) is as it was.
     bool exact() const { return codes_ == back_; }
     void forget() { back_.assign(codes_.size(), Code(0x5a)); }
 
@@ -118,16 +123,64 @@ public:
                std::to_string(spec.lanes) + " means " + std::to_string(int(mean_type_)) +
                " sigmas " + std::to_string(sigma_kind_) + " as " +
                std::to_string(int(sigma_type_)) + (affine_ ? " affine" : "") +
-               (spec.row_scale ? " rows" : "") + " shape " + std::to_string(int(spec.shape));
+               (spec.row_scale ? " rows" : "") + " gap " + std::to_string(gap_) + " group " +
+               std::to_string(spec.scales.group) + " shape " + std::to_string(int(spec.shape));
     }
 
 private:
+    bool is_integer() const { return format_of(spec.dtype).is_integer; }
+
+    template <class T>
+    box_view<T> box_of(T* data) const
+    {
+        const ptrdiff_t token = ptrdiff_t(spec.dim + gap_);
+        return {data, token * ptrdiff_t(spec.tokens) + ptrdiff_t(gap_), token};
+    }
+
+    void put(const scalar_position& at, uint32_t code)
+    {
+        if constexpr (sizeof(Code) == 1)
+            detail::packed_codes<Code>{box_of(codes_.data()), spec.dtype == scalar_type::int4}
+                .store(at, code);
+        else codes_[at.index] = Code(code);
+    }
+
+    // One for all, per row, or per group; some that do not count.
+    void set_scales(random_source& random, random_source& choice)
+    {
+        constexpr uint32_t sizes[] = {0, 0, 32, 32, 16, 8, 64, 24, 5, 1};
+        scale_view& view = spec.scales;
+        view.group = sizes[choice.below(10)];
+        const uint32_t groups = view.group == 0 ? 1 : (spec.dim + view.group - 1) / view.group;
+        const bool one = view.group == 0 && choice.below(3) == 0;
+        if (!one) {
+            view.head_stride = ptrdiff_t(spec.tokens * groups);
+            view.token_stride = ptrdiff_t(groups);
+            view.group_stride = 1;
+        }
+        scale_level_ = int(choice.below(12)) - 9;
+        const uint32_t odd = choice.below(3) == 0 ? 2 + choice.below(40) : 0;
+        for (uint32_t i = 0; i < (one ? 1 : spec.heads * spec.tokens * groups); ++i) {
+            constexpr uint32_t special[] = {0, 0x80000000, 0xbf800000, 0x7fc00000, 0x7f800000,
+                                            0x00000001, 0x33800000, 0x337fffff, 0x4b7fffff,
+                                            0x4b800000, 0x3f800000, 0x7f7fffff};
+            scales_.push_back(float(std::ldexp(1 + random.below(1024) / 1024.0, scale_level_)));
+            if (odd != 0 && random.below(odd) == 0)
+                scales_[i] = bits_to_float(random.below(2) ? special[random.below(12)]
+                                                           : random.bits());
+        }
+        view.data = scales_.data();
+    }
+
     void fill(random_source& random)
     {
         const size_t count = size_t(count_of(spec)), channels = size_t(spec.heads) * spec.dim;
         const scalar_format format = format_of(spec.dtype);
-        codes_.resize(count);
-        back_.resize(count);
+        const box_view<Code> all = box_of(static_cast<Code*>(nullptr));
+        codes_.resize(gap_ == 0 ? size_t(raw_bytes(spec.dtype, count)) / sizeof(Code)
+                                : size_t(all.head_stride) * spec.heads);
+        codes_.assign(codes_.size(), Code(0x5a));
+        back_.resize(codes_.size());
         out_.resize(max_encoded_bytes(spec));
         wide_.resize(count);
         half_.resize(count);
@@ -137,7 +190,9 @@ private:
         b_.resize(channels);
         // 0..5: drawn from the model; else one thing is off, or everything.
         const uint32_t regime = random.below(12);
-        const uint32_t middle = 90 + random.below(100);
+        const uint32_t middle =
+            is_integer() ? uint32_t(8 * (scale_level_ - spec.sigma_offset - 2)) + random.below(24)
+                         : 90 + random.below(100);
         for (uint8_t& index : sigma_) {
             index = uint8_t(middle + random.below(24));
             if (regime == 6 || (regime == 7 && random.below(8) == 0))
@@ -158,7 +213,10 @@ private:
         for (float& a : a_)
             a = regime == 10 ? normal_bits(random) : 1 + float(random.normal()) / 16;
         for (float& b : b_) b = regime == 10 ? normal_bits(random) : float(random.normal()) / 16;
-        const double spread = std::ldexp(1.0, int(random.below(12)) - 4);
+        const double spread =
+            is_integer() ? std::ldexp(double(format.largest_finite),
+                                      scale_level_ - int(random.below(3)))
+                         : std::ldexp(1.0, int(random.below(12)) - 4);
         for (size_t i = 0; i < count; ++i) {
             wide_[i] = random.below(16) == 0 ? 0.0f : float(random.normal() * spread);
             if (regime == 7 || regime == 11) {
@@ -180,9 +238,16 @@ private:
             const double value = double(one.mean) +
                                  random.normal() * row * field::sigma_value(one.sigma_index,
                                                                             spec.sigma_offset);
-            codes_[at.index] = Code(nearest_code(format, float_to_bits(float(value))));
+            uint32_t code = 0;
+            if (!is_integer()) {
+                code = nearest_code(format, float_to_bits(float(value)));
+            } else if (make_scale(float_to_bits(spec.scales(at))).scale != 0) {
+                const double in_codes = value / double(spec.scales(at));
+                code = nearest_integer_code(format, float_to_bits(float(in_codes)));
+            }
             if (regime == 9 || regime == 11 || random.below(64) == 0)
-                codes_[at.index] = Code(random.bits());
+                code = random.bits() & (2 * format.code_sign() - 1);
+            put(at, code);
         });
     }
 
@@ -207,6 +272,9 @@ private:
     uint32_t sigma_kind_;  // one, per channel, per scalar
     any_sigmas::kind sigma_type_;
     bool affine_;
+    uint32_t gap_ = 0;  // elements between rows and between heads
+    int scale_level_ = 0;
+    std::vector<float> scales_;
     std::vector<Code> codes_, back_;
     std::vector<uint8_t> out_, byte_, sigma_;
     std::vector<uint16_t> half_;
@@ -215,7 +283,8 @@ private:
 
 /// 1 to 24 blocks: runs of one geometry and of one kind, and changes between them.
 template <class Code>
-std::vector<std::unique_ptr<random_block<Code>>> random_batch(random_source& random)
+std::vector<std::unique_ptr<random_block<Code>>> random_batch(random_source& random,
+                                                               bool integers = false)
 {
     constexpr uint32_t widths[] = {64, 80, 96, 128, 192, 576, 8, 1, 7, 31, 33, 100};
     constexpr uint32_t lane_counts[] = {8, 32, 8, 32, 16, 1};
@@ -227,7 +296,8 @@ std::vector<std::unique_ptr<random_block<Code>>> random_batch(random_source& ran
         const uint64_t kinds = random.next();
         const uint32_t run = 1 + random.below(20);
         for (uint32_t i = 0; i < run && out.size() < total; ++i)
-            out.push_back(std::make_unique<random_block<Code>>(random, shape, lanes, kinds));
+            out.push_back(std::make_unique<random_block<Code>>(random, shape, lanes, kinds,
+                                                               integers));
     }
     return out;
 }

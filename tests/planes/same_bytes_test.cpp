@@ -38,9 +38,9 @@ struct totals {
 };
 
 template <class Code>
-void check_batch(random_source& random, totals& sum)
+void check_batch(random_source& random, totals& sum, bool integers)
 {
-    std::vector<std::unique_ptr<random_block<Code>>> blocks = random_batch<Code>(random);
+    std::vector<std::unique_ptr<random_block<Code>>> blocks = random_batch<Code>(random, integers);
     std::vector<encode_task<Code, array_predictor>> encoding;
     std::vector<std::vector<uint8_t>> expected;
     for (auto& block : blocks) {
@@ -89,13 +89,13 @@ void check_batch(random_source& random, totals& sum)
 }
 
 template <class Code>
-totals check_batches(uint64_t seed, int rounds)
+totals check_batches(uint64_t seed, int rounds, bool integers = false)
 {
     random_source random{seed};
     totals sum;
     for (int i = 0; i < rounds; ++i) {
         CAPTURE(i);
-        check_batch<Code>(random, sum);
+        check_batch<Code>(random, sum, integers);
     }
     return sum;
 }
@@ -118,13 +118,21 @@ TEST_CASE("16-bit blocks have the scalar definition's bytes")
     CHECK(sum.repaired > 0);
 }
 
+TEST_CASE("blocks of int8 and int4 have the scalar definition's bytes")
+{
+    const totals sum = check_batches<uint8_t>(7, rounds(), true);
+    CHECK(sum.coded * 3 > sum.blocks);
+    CHECK(sum.row_scaled > 0);
+    CHECK(sum.repaired > 0);
+}
+
 TEST_CASE("a block without room leaves the others of its call alone")
 {
     random_source random{6};
     totals sum;
     for (int i = 0; i < rounds() / 4; ++i) {
         CAPTURE(i);
-        auto blocks = random_batch<uint8_t>(random);
+        auto blocks = random_batch<uint8_t>(random, i % 2 == 1);
         std::vector<encode_task<uint8_t, array_predictor>> tasks;
         std::vector<encode_result> expected;
         std::vector<std::vector<uint8_t>> bytes;
@@ -157,18 +165,20 @@ TEST_CASE("every length up to two steps and every tail")
     random_source random{3};
     for (const uint32_t lanes : {8u, 16u, 32u}) {
         for (uint32_t count = 1; count <= 2 * lanes + 1; ++count) {
-            CAPTURE(lanes);
-            CAPTURE(count);
-            random_block<uint8_t> block(random, {1, 1, count}, lanes);
-            const std::vector<uint8_t> expected = block.encoded_by_scalars();
-            encode_task<uint8_t, array_predictor> task = block.encoding();
-            encode_blocks(&task, 1);
-            REQUIRE(task.result.bytes == expected.size());
-            REQUIRE(std::memcmp(task.out, expected.data(), expected.size()) == 0);
-            decode_task<uint8_t, array_predictor> back = block.decoding(expected);
-            decode_blocks(&back, 1);
-            REQUIRE(back.result.code == status::ok);
-            REQUIRE(block.exact());
+            for (const bool integers : {false, true}) {
+                CAPTURE(lanes);
+                CAPTURE(count);
+                random_block<uint8_t> block(random, {1, 1, count}, lanes, integers);
+                const std::vector<uint8_t> expected = block.encoded_by_scalars();
+                encode_task<uint8_t, array_predictor> task = block.encoding();
+                encode_blocks(&task, 1);
+                REQUIRE(task.result.bytes == expected.size());
+                REQUIRE(std::memcmp(task.out, expected.data(), expected.size()) == 0);
+                decode_task<uint8_t, array_predictor> back = block.decoding(expected);
+                decode_blocks(&back, 1);
+                REQUIRE(back.result.code == status::ok);
+                REQUIRE(block.exact());
+            }
         }
     }
 }

@@ -55,11 +55,16 @@ struct row_statistics {
     NORMANS_HD void add(const Model& model, const scalar_model& m, uint32_t code)
     {
         if (m.is_far || is_special(Model::format, code)) return;
-        const int z = z_of(value_bits(Model::format, code), m.slope, m.bias);
-        const uint32_t field = value_bits(Model::format, code) >> 16 & 0x7f80;
-        const uint32_t least = detail::smallest_cell<Model>;
-        const uint32_t ratio = (field > least ? field : least) + (m.slope >> 16);
-        add(z, ratio, detail::row_weight_origin<Model>(model.shape));
+        uint32_t value = 0, field = one_bits >> 16;  // cells of integers are 1 wide
+        if constexpr (Model::format.is_integer) {
+            value = float_to_bits(float(model.value_of(code)));
+        } else {
+            value = value_bits(Model::format, code);
+            field = value >> 16 & 0x7f80;
+            if (field < detail::smallest_cell<Model>) field = detail::smallest_cell<Model>;
+        }
+        add(z_of(value, m.slope, m.bias), field + (m.slope >> 16),
+            detail::row_weight_origin<Model>(model.shape));
     }
 
     /// z under statistics_scale; `ratio` less `origin`: 64 times the index of the cell's weight.

@@ -22,23 +22,12 @@ NORMANS_HD inline uint32_t scaled_word(const scaled_input& in, int row_step)
     return parameter_word(in.mean, in.sigma_index, row_step) ^ in.scale_bits;
 }
 
-// row_statistics::add, where integers' cells are 1 wide. `mean` is in code units.
+// `mean` is in code units.
 template <scalar_type Type>
 NORMANS_HD void add_to_row(row_statistics& row, const scaled_model<Type>& model,
                            const scaled_input& in, uint32_t mean, uint32_t code)
 {
-    if (in.scale.scale == 0 || exponent_field(mean) == 255) return;
-    const scalar_model m = model.prepare_sloped(mean, in.sigma_index,
-                                                multiply(statistics_scale, in.scale.scale));
-    if constexpr (format_of(Type).is_integer) {
-        if (m.is_far) return;
-        const int value = int(code ^ model.format.code_sign()) + model.lowest;
-        const int z = z_of(float_to_bits(float(value)), m.slope, m.bias);
-        row.add(z, (one_bits >> 16) + (m.slope >> 16),
-                row_weight_origin<scaled_model<Type>>(model.shape));
-    } else {
-        row.add(model, m, code);
-    }
+    row.add(model, prepare_in_codes(model, mean, in.sigma_index, statistics_scale, in.scale), code);
 }
 
 }  // namespace detail

@@ -29,6 +29,8 @@ struct integer_model {
         return {0, shape.escape_slots, 0, format.code_bits, true, false};
     }
 
+    NORMANS_HD static int value_of(uint32_t c) { return int(c ^ format.code_sign()) + lowest; }
+
     NORMANS_HD scalar_model prepare_sloped(uint32_t mean, uint32_t sigma_index,
                                            uint32_t slope) const
     {
@@ -60,7 +62,7 @@ struct integer_model {
             const interval whole = locate_far(m, shape.escape_slots);
             return code == whole.code ? whole : escape();
         }
-        const int i = int(code ^ format.code_sign()) + lowest;
+        const int i = value_of(code);
         const uint32_t start = cdf(m, i), freq = cdf(m, i + 1) - start;
         if (freq == 0) return escape();
         return {start, freq, code, 0, false, false};
@@ -120,13 +122,20 @@ NORMANS_HD scalar_model prepare_in_codes(const Model& model, uint32_t mean, uint
                                 known ? multiply(slope, scale.scale) : one_bits);
 }
 
-/// `mean` is what map_mean returned, in units of values; sigma_index 0..255, row_step in -6..9.
+/// `mean` is what map_mean returned, in units of values; sigma_index 0..255, slope a row's.
+template <class Model>
+NORMANS_HD scalar_model prepare_sloped(const Model& model, uint32_t mean, uint32_t sigma_index,
+                                       uint32_t slope, const code_scale& scale)
+{
+    return prepare_in_codes(model, mean_in_codes(mean, scale), sigma_index, slope, scale);
+}
+
+/// row_step in -6..9.
 template <class Model>
 NORMANS_HD scalar_model prepare_scaled(const Model& model, uint32_t mean, uint32_t sigma_index,
                                        int row_step, const code_scale& scale)
 {
-    return prepare_in_codes(model, mean_in_codes(mean, scale), sigma_index, row_slope(row_step),
-                            scale);
+    return prepare_sloped(model, mean, sigma_index, row_slope(row_step), scale);
 }
 
 }  // namespace NORMANS_NAMESPACE

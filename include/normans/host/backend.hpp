@@ -3,6 +3,7 @@
 // encode's and decode's first template argument. All give the same bytes.
 
 #include "guess.hpp"
+#include "integer_lanes.hpp"
 #include "plane_guess.hpp"
 #include "plane_inputs.hpp"
 #include "planes_portable.hpp"
@@ -49,8 +50,9 @@ struct plane_backend {
         return lanes == 1 ? 1 : Planes * 32 / lanes;
     }
 
-    template <uint32_t N>
-    using group = plane_lanes<V<N>>;
+    template <class Model, uint32_t N>
+    using group = std::conditional_t<Model::format.is_integer, integer_lanes<V<N>>,
+                                     plane_lanes<V<N>>>;
 
     template <class Model, uint32_t N>
     struct context {
@@ -98,28 +100,35 @@ struct inputs_for<plane_lanes<V>> {
     using type = plane_inputs<plane_lanes<V>, Model, Job>;
 };
 
+template <class V>
+struct inputs_for<integer_lanes<V>> {
+    template <class Model, class Job>
+    using type = plane_inputs<integer_lanes<V>, Model, Job>;
+};
+
 template <class Lanes, class Model, class Job>
 using inputs_t = typename inputs_for<Lanes>::template type<Model, Job>;
 
-// Runs f(group, context, id) for `blocks` blocks of `lanes` lanes.
+// Runs f(group, context, id) for `blocks` blocks of `lanes` lanes. Integers take planes only.
 template <class Backend, bool Wide, class Model, class Function>
 void with_lanes(uint32_t lanes, uint32_t blocks, const Model& model, shape_id shape, Function f)
 {
     const auto scalar = [&](auto group) {
         f(group, typename scalar_backend::context<Model>(model, shape), backend_id::scalar);
     };
-    if (lanes == 1) return scalar(scalar_lanes<1>{});
+    if constexpr (!Model::format.is_integer)
+        if (lanes == 1) return scalar(scalar_lanes<1>{});
     if constexpr (std::is_same_v<Backend, scalar_backend>) {
         scalar(scalar_lanes<max_lanes>{});
     } else {
         if constexpr (Wide && Backend::planes > 1) {
             constexpr uint32_t all = Backend::planes;
             if (blocks * lanes > 32)
-                return f(typename Backend::template group<all>{},
+                return f(typename Backend::template group<Model, all>{},
                          typename Backend::template context<Model, all>(model, shape),
                          Backend::id);
         }
-        f(typename Backend::template group<1>{},
+        f(typename Backend::template group<Model, 1>{},
           typename Backend::template context<Model, 1>(model, shape), Backend::id);
     }
 }

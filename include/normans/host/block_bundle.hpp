@@ -40,6 +40,12 @@ inline bool same_steps(const block_spec& x, uint32_t x_lanes, const block_spec& 
            x.parameter_hash == y.parameter_hash && x.row_scale == y.row_scale;
 }
 
+// Whether int8 and int4 under rANS run by planes: then with views only.
+template <class Backend, class Job>
+constexpr bool integers_by_planes_v =
+    is_array_predictor_v<typename Job::predictor_type> && sizeof(typename Job::code_type) == 1 &&
+    !std::is_same_v<Backend, scalar_backend>;
+
 // Blocks whose steps run together, begun and not yet coded.
 template <class Backend, class Block>
 class block_bundle {
@@ -57,14 +63,14 @@ public:
     {
         if (size_ == 0) return;
         const block_spec& spec = *block_[0].spec;
-        with_scalar<typename Block::code>(spec.dtype, [&](auto type) {
-            const normal_model<decltype(type)::value> model{shape_of(spec.shape), spec.sigma_offset,
-                                                            spec.marginal};
-            const auto run_on = [&](auto group, const auto& context, backend_id id) {
-                run<decltype(group)>(context, id);
-            };
-            with_lanes<Backend, wide>(block_[0].header.lanes, size_, model, spec.shape, run_on);
-        });
+        if (has_scale(spec.dtype)) {
+            if constexpr (integers_by_planes_v<Backend, job>) run_with(any_integer_model(spec));
+        } else {
+            with_scalar<typename Block::code>(spec.dtype, [&](auto type) {
+                run_with(normal_model<decltype(type)::value>{shape_of(spec.shape),
+                                                             spec.sigma_offset, spec.marginal});
+            });
+        }
         for (uint32_t i = 0; i < size_; ++i) block_[i].finish();
         size_ = 0;
     }
@@ -80,6 +86,16 @@ private:
         return size_ < (wide || all < plane ? all : plane) &&
                same_steps(*block_[0].spec, block_[0].header.lanes, *next.spec, lanes) &&
                alike(block_[0].job, next.job);
+    }
+
+    template <class Model>
+    void run_with(const Model& model)
+    {
+        const auto run_on = [&](auto group, const auto& context, backend_id id) {
+            run<decltype(group)>(context, id);
+        };
+        with_lanes<Backend, wide>(block_[0].header.lanes, size_, model, block_[0].spec->shape,
+                                  run_on);
     }
 
     template <class Lanes, class Context>
@@ -112,7 +128,8 @@ void code_all(size_t count, Call call)
     block_bundle<Backend, Block> bundle;
     for (size_t i = 0; i < count; ++i) {
         Block next;
-        const block_stage stage = next.begin(call(i));
+        const block_stage stage =
+            next.template begin<integers_by_planes_v<Backend, typename Block::job_type>>(call(i));
         if (stage == block_stage::steps) bundle.add(next);
         if (stage == block_stage::plain) next.finish();
     }

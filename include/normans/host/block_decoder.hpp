@@ -23,7 +23,7 @@ struct block_decoder {
     block_header header;
     block_layout layout;
 
-    template <class Call>
+    template <bool IntegersByPlanes, class Call>
     block_stage begin(const Call& call)
     {
         spec = &call.spec;
@@ -36,11 +36,7 @@ struct block_decoder {
         job.predictor = source_of(call.predictor, *spec);
         job.codes = call.out;
         if constexpr (sizeof(code) == 1) {
-            if (has_scale(spec->dtype)) {
-                *result = decode_scaled(*spec, block, call.bytes, {*spec, job.predictor},
-                                        job.codes);
-                return block_stage::ended;
-            }
+            if (has_scale(spec->dtype)) return begin_scaled<IntegersByPlanes>(call.bytes);
         }
         result->code = read(call.bytes);
         if (result->code != status::ok) return block_stage::ended;
@@ -79,6 +75,23 @@ struct block_decoder {
     }
 
 private:
+    // int8, int4 and e2m1. Steps are left to do only where planes run them.
+    template <bool ByPlanes>
+    block_stage begin_scaled(size_t bytes)
+    {
+        if constexpr (ByPlanes) {
+            if (format_of(spec->dtype).is_integer && spec->coder == coder_id::rans) {
+                job.scales = spec->scales;
+                result->code = read(bytes);
+                if (result->code != status::ok) return block_stage::ended;
+                if (header.mode == block_mode::coded && header.lanes != 1)
+                    return block_stage::steps;
+            }
+        }
+        *result = decode_scaled(*spec, block, bytes, {*spec, job.predictor}, job.codes);
+        return block_stage::ended;
+    }
+
     bool wants_hash() const { return detail::wants_hash(*spec, header); }
 
     status read(size_t bytes)

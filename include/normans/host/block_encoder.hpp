@@ -43,7 +43,7 @@ struct block_encoder {
     bool fits = false;     // header, row steps and states do
     bool checked = false;  // the steps have summed up the codes
 
-    template <class Call>
+    template <bool IntegersByPlanes, class Call>
     block_stage begin(const Call& call)
     {
         spec = &call.spec;
@@ -62,11 +62,7 @@ struct block_encoder {
         job.predictor = source_of(call.predictor, *spec);
         job.codes = call.codes;
         if constexpr (sizeof(code) == 1) {
-            if (has_scale(spec->dtype)) {
-                *result = encode_scaled(*spec, job.codes, {*spec, job.predictor}, out,
-                                        capacity);
-                return block_stage::ended;
-            }
+            if (has_scale(spec->dtype)) return begin_scaled<IntegersByPlanes>();
         }
         return choose_mode(count) ? block_stage::steps : block_stage::plain;
     }
@@ -107,6 +103,8 @@ struct block_encoder {
     // Without room the block runs along without writing a word.
     void begin_steps(bool row_scaled, const uint8_t* nibbles, Job& running, uint8_t* no_states)
     {
+        // With a scale, there are none where they have no room; other types are stored raw then.
+        if (nibbles == nullptr && has_scale(spec->dtype)) row_scaled = false;
         if (!row_scaled) header.flags = uint8_t(header.flags & ~has_row_steps);
         const block_layout at = layout_of(header, spec->tokens);
         fits = at.words <= room;
@@ -133,11 +131,14 @@ struct block_encoder {
     {
         header.mode = block_mode::raw;
         header.flags = base_flags();
-        header.payload_words = uint32_t((count_of(*spec) * sizeof(code) + 1) / 2);
+        header.payload_words = uint32_t((raw_bytes(spec->dtype, count_of(*spec)) + 1) / 2);
     }
 
     void finish()
     {
+        if constexpr (sizeof(code) == 1)
+            if (has_scale(spec->dtype))
+                return finish_scaled(*spec, packed(), header, job.sums, out, capacity, *result);
         const uint32_t count = header.count;
         const block_layout at = layout_of(header, spec->tokens);
         result->mode = header.mode;
@@ -180,6 +181,28 @@ struct block_encoder {
     }
 
 private:
+    packed_codes<const code> packed() const
+    {
+        return {job.codes, format_of(spec->dtype).code_bits == 4};
+    }
+
+    // int8, int4 and e2m1. Steps are left to do only where planes run them.
+    template <bool ByPlanes>
+    block_stage begin_scaled()
+    {
+        scaled_source source(*spec, job.predictor);
+        if constexpr (ByPlanes) {
+            if (format_of(spec->dtype).is_integer && spec->coder == coder_id::rans) {
+                job.scales = spec->scales;
+                if (!choose_scaled_mode(*spec, source, packed(), capacity, header, job.sums, room))
+                    return block_stage::plain;
+                if (header.lanes != 1) return block_stage::steps;
+            }
+        }
+        *result = encode_scaled(*spec, packed(), source, out, capacity);
+        return block_stage::ended;
+    }
+
     // Where words begin to be written, downward.
     uint8_t* end_of_room(const block_layout& at) const
     {

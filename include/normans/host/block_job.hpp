@@ -13,6 +13,30 @@ struct block_sums {
     uint32_t parameter_hash = 0;
 };
 
+/// Codes of a byte each, or of half a byte: element 2 i in the low nibble of byte i.
+template <class Byte>
+struct packed_codes {
+    box_view<Byte> box;
+    bool nibbles;
+
+    ptrdiff_t element(const scalar_position& at) const
+    {
+        return offset_of(at, box.head_stride, box.token_stride);
+    }
+    uint32_t load(const scalar_position& at) const
+    {
+        const ptrdiff_t i = element(at);
+        return nibbles ? box.data[i >> 1] >> (i & 1) * 4 & 15u : box.data[i];
+    }
+    void store(const scalar_position& at, uint32_t code) const
+    {
+        const ptrdiff_t i = element(at);
+        Byte& to = box.data[nibbles ? i >> 1 : i];
+        if (!nibbles) to = uint8_t(code);
+        else to = uint8_t(i & 1 ? (to & 15u) | code << 4 : (to & 0xf0u) | code);
+    }
+};
+
 /// Code is const when encoding. Predictor: array_predictor or the caller's own callable.
 template <class Code, class Predictor>
 struct block_job {
@@ -21,6 +45,7 @@ struct block_job {
 
     Predictor predictor;
     box_view<Code> codes;
+    scale_view scales{};  // of types that have one, else without data
     const uint8_t* row_steps = nullptr;  // nibbles; null: no row scale
     const uint8_t* states_in = nullptr;  // decoding
     uint8_t* states_out = nullptr;       // encoding
@@ -29,6 +54,12 @@ struct block_job {
     block_sums sums{};
     uint32_t escapes = 0;
     bool damaged = false;
+
+    /// fp32 bits of a scalar's scale; 0 where there are none.
+    uint32_t scale_bits(const scalar_position& at) const
+    {
+        return scales.data == nullptr ? 0 : float_to_bits(scales(at));
+    }
 };
 
 /// A callable by reference: jobs are copied about.
@@ -95,6 +126,12 @@ auto source_of(const Predictor& predictor, const block_spec& spec)
         return predictor_reference<Predictor>{&predictor};
 }
 
+inline bool alike(const scale_view& x, const scale_view& y)
+{
+    return x.head_stride == y.head_stride && x.token_stride == y.token_stride &&
+           x.group_stride == y.group_stride && x.group == y.group;
+}
+
 /// True if two jobs' inputs lie alike in memory, so that one walk serves both.
 template <class Code>
 bool alike(const block_job<Code, array_predictor>& x, const block_job<Code, array_predictor>& y)
@@ -108,7 +145,8 @@ bool alike(const block_job<Code, array_predictor>& x, const block_job<Code, arra
            a.sigmas.scalar_stride == b.sigmas.scalar_stride &&
            a.sigmas.channel_stride == b.sigmas.channel_stride &&
            a.sigmas.type == b.sigmas.type && a.sigmas.offset == b.sigmas.offset &&
-           (a.affine.a == nullptr) == (b.affine.a == nullptr) && a.affine.dim == b.affine.dim;
+           (a.affine.a == nullptr) == (b.affine.a == nullptr) &&
+           a.affine.dim == b.affine.dim && alike(x.scales, y.scales);
 }
 
 template <class Code, class Predictor>

@@ -10,18 +10,68 @@ namespace normans {
 inline namespace NORMANS_NAMESPACE {
 namespace detail {
 
+// Eight codes of half a byte each as bytes, the first lowest, and back.
+inline uint64_t spread_nibbles(uint32_t codes)
+{
+    uint64_t x = codes;
+    x = (x | x << 16) & 0x0000ffff0000ffffu;
+    x = (x | x << 8) & 0x00ff00ff00ff00ffu;
+    return (x | x << 4) & 0x0f0f0f0f0f0f0f0fu;
+}
+inline uint32_t join_nibbles(uint64_t x)
+{
+    x = (x | x >> 4) & 0x00ff00ff00ff00ffu;
+    x = (x | x >> 8) & 0x0000ffff0000ffffu;
+    return uint32_t(x | x >> 16);
+}
+
+// 4-bit codes on their way between memory and a group that knows bytes.
+template <class Lanes, class Code>
+class nibble_room {
+public:
+    nibble_room() : places_(8, [&](uint32_t run) { return byte_ + 8 * run; }) {}
+
+    /// Runs of eight lanes, `offset` bytes from from[run] on.
+    NORMANS_INLINE typename Lanes::values load(const uint8_t* const* from, ptrdiff_t offset)
+    {
+        for (uint32_t run = 0; run < Lanes::width / 8; ++run) {
+            const uint64_t codes = spread_nibbles(load_u32(from[run] + offset));
+            for (uint32_t i = 0; i < 8; ++i) byte_[8 * run + i] = uint8_t(codes >> 8 * i);
+        }
+        return Lanes::load_codes(places_, 0);
+    }
+    NORMANS_INLINE void store(uint8_t* const* to, ptrdiff_t offset, uint32_t runs,
+                              const typename Lanes::values& codes)
+    {
+        Lanes::store_codes(places_, 0, codes, Lanes::width);
+        for (uint32_t run = 0; run < runs; ++run)
+            store_u32(to[run] + offset, join_nibbles(load_u64(byte_ + 8 * run)));
+    }
+
+private:
+    uint8_t byte_[Lanes::width];
+    typename Lanes::template places<Code> places_;
+};
+
 // Codes of a bundle's blocks: straight from memory where each block's lanes lie in one row.
-template <class Lanes, class Job>
+// Integers: they may be 4-bit codes.
+template <class Lanes, class Job, bool Integers>
 class bundle_codes {
     using code = typename Job::code_type;
     using bare = std::remove_const_t<code>;
 
 public:
-    bundle_codes(const Job* jobs, uint32_t present, uint32_t lanes)
-        : jobs_(jobs), present_(present), lanes_(lanes), places_(lanes, [&](uint32_t block) {
+    bundle_codes(const block_spec& spec, const Job* jobs, uint32_t present, uint32_t lanes)
+        : jobs_(jobs), present_(present), lanes_(lanes),
+          nibbles_(Integers && format_of(spec.dtype).code_bits == 4),
+          places_(lanes, [&](uint32_t block) {
               return jobs[block < present ? block : 0].codes.data;
           })
     {
+        for (uint32_t run = 0; Integers && run < Lanes::width / 8; ++run) {
+            const uint32_t block = 8 * run / lanes;
+            nibble_run_[run] = jobs[block < present ? block : 0].codes.data + 8 * run % lanes / 2;
+        }
     }
 
     /// Where steps of `here` lanes a block begin.
@@ -35,54 +85,85 @@ public:
     NORMANS_INLINE place at(const box_walker& walker, uint32_t here) const
     {
         const box_view<code>& first = jobs_[0].codes;
-        return {walker, here, here == lanes_ && walker.left() >= lanes_,
-                offset_of(walker.position(), first.head_stride, first.token_stride)};
+        const ptrdiff_t offset = offset_of(walker.position(), first.head_stride,
+                                           first.token_stride);
+        const bool whole_bytes = !nibbles_ || offset % 2 == 0;
+        return {walker, here, here == lanes_ && walker.left() >= lanes_ && whole_bytes, offset};
     }
 
-    NORMANS_INLINE typename Lanes::values load(const place& from, uint32_t step) const
+    NORMANS_INLINE typename Lanes::values load(const place& from, uint32_t step)
     {
+        if constexpr (Integers)
+            if (from.one_row && nibbles_)
+                return room_.load(nibble_run_, (from.offset + step * lanes_) / 2);
         if (from.one_row) return Lanes::load_codes(places_, from.offset + step * lanes_);
-        return collect(from.walker, from.here);
+        return collect(from.walker, step * lanes_, from.here);
     }
 
-    NORMANS_INLINE void store(const place& to, uint32_t step,
-                              const typename Lanes::values& codes) const
+    NORMANS_INLINE void store(const place& to, uint32_t step, const typename Lanes::values& codes)
     {
+        if constexpr (Integers)
+            if (to.one_row && nibbles_)
+                return room_.store(nibble_run_, (to.offset + step * lanes_) / 2,
+                                   present_ * lanes_ / 8, codes);
         if (to.one_row)
             Lanes::store_codes(places_, to.offset + step * lanes_, codes, present_ * lanes_);
         else
-            scatter(to.walker, to.here, codes);
+            scatter(to.walker, step * lanes_, to.here, codes);
     }
 
 private:
-    NORMANS_NOINLINE typename Lanes::values collect(const box_walker& walker, uint32_t here) const
+    NORMANS_NOINLINE typename Lanes::values collect(box_walker walker, uint32_t ahead,
+                                                    uint32_t here) const
     {
         uint32_t lane[Lanes::width] = {};
+        walker.forward(ahead);
         for_runs(walker, here, [&](uint32_t offset, const scalar_position& at, uint32_t n) {
             for (uint32_t block = 0; block < present_; ++block) {
-                const code* from = &element(jobs_[block].codes, at);
-                for (uint32_t i = 0; i < n; ++i) lane[block * lanes_ + offset + i] = from[i];
+                uint32_t* const to = lane + block * lanes_ + offset;
+                if constexpr (Integers) {
+                    scalar_position one = at;
+                    for (uint32_t i = 0; i < n; ++i, ++one.channel) to[i] = packed(block).load(one);
+                } else {
+                    const code* from = &element(jobs_[block].codes, at);
+                    for (uint32_t i = 0; i < n; ++i) to[i] = from[i];
+                }
             }
         });
         return Lanes::load(lane);
     }
 
-    NORMANS_NOINLINE void scatter(const box_walker& walker, uint32_t here,
+    NORMANS_NOINLINE void scatter(box_walker walker, uint32_t ahead, uint32_t here,
                                   const typename Lanes::values& codes) const
     {
         uint32_t lane[Lanes::width];
         Lanes::store(lane, codes);
+        walker.forward(ahead);
         for_runs(walker, here, [&](uint32_t offset, const scalar_position& at, uint32_t n) {
             for (uint32_t block = 0; block < present_; ++block) {
-                code* to = &element(jobs_[block].codes, at);
-                for (uint32_t i = 0; i < n; ++i) to[i] = bare(lane[block * lanes_ + offset + i]);
+                const uint32_t* const from = lane + block * lanes_ + offset;
+                if constexpr (Integers) {
+                    scalar_position one = at;
+                    for (uint32_t i = 0; i < n; ++i, ++one.channel)
+                        packed(block).store(one, from[i]);
+                } else {
+                    code* to = &element(jobs_[block].codes, at);
+                    for (uint32_t i = 0; i < n; ++i) to[i] = bare(from[i]);
+                }
             }
         });
     }
 
+    packed_codes<code> packed(uint32_t block) const { return {jobs_[block].codes, nibbles_}; }
+
+    struct no_room {};
+
     const Job* jobs_;
     uint32_t present_, lanes_;
+    bool nibbles_;
     typename Lanes::template places<code> places_;
+    std::conditional_t<Integers, nibble_room<Lanes, code>, no_room> room_;
+    code* nibble_run_[Integers ? Lanes::width / 8 : 1] = {};  // where runs of 4-bit codes begin
 };
 
 // The parameter hash is rarely asked for: lane by lane, from the predictors themselves.
@@ -99,7 +180,8 @@ struct parameter_sums {
                 const prediction one = inputs.predicted(jobs[block], walker.position());
                 const int step = row_step_at(jobs[block].row_steps, walker.position().token);
                 lane[block * lanes + i].add(
-                    parameter_word(clean_mean(one), one.sigma_index, step));
+                    parameter_word(clean_mean(one), one.sigma_index, step) ^
+                    jobs[block].scale_bits(walker.position()));
             }
         }
     }
@@ -161,7 +243,7 @@ NORMANS_NOINLINE void decode_bundle(const block_spec& spec, const Model& model, 
     typename Lanes::template sums<code> content;
     parameter_sums<Lanes, Job> parameters;
     auto corrupt = Lanes::no_lanes();
-    const bundle_codes<Lanes, Job> out(jobs, present, L);
+    bundle_codes<Lanes, Job, Model::format.is_integer> out(spec, jobs, present, L);
     typename Lanes::template cursors<word_reader> words(readers, L, present);
     for (box_walker walker(spec, 0); walker.position().index != count;) {
         const uint32_t first = walker.position().index;
@@ -208,7 +290,7 @@ NORMANS_NOINLINE void encode_bundle(const block_spec& spec, const Model& model, 
     Lanes::load_state(state, lane);
     typename Lanes::template sums<code> content;
     parameter_sums<Lanes, Job> parameters;
-    const bundle_codes<Lanes, Job> codes(jobs, present, L);
+    bundle_codes<Lanes, Job, Model::format.is_integer> codes(spec, jobs, present, L);
     typename Lanes::template cursors<word_writer> words(writers, L, present);
     uint32_t here = count % L != 0 ? count % L : L;
     bool overrun = false;
@@ -247,7 +329,7 @@ NORMANS_NOINLINE void choose_steps(const block_spec& spec, const Model& model, I
                                    uint8_t* const* nibbles, bool* pays)
 {
     const normal_shape shape = shape_of(spec.shape);
-    const bundle_codes<Lanes, Job> codes(jobs, present, L);
+    bundle_codes<Lanes, Job, Model::format.is_integer> codes(spec, jobs, present, L);
     int64_t gain[Lanes::blocks] = {};
     inputs.measure(true);
     for (uint32_t token = 0; token < spec.tokens; ++token) {

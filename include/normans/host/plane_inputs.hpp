@@ -3,10 +3,10 @@
 // every block's lanes lie in one row, means come straight from memory and what depends on the
 // channel alone (slope, affine map) from tiles that are made once; elsewhere (the ends of rows that
 // are no multiple of the lanes, the last step, callables) lanes are collected one by one, but
-// computed with together.
+// computed with together. Scales, where there are any, are one per run of eight lanes or collected.
 
 #include "block_job.hpp"
-#include "plane_lanes.hpp"
+#include "integer_lanes.hpp"
 #include "plane_sigmas.hpp"
 
 namespace normans {
@@ -67,6 +67,7 @@ class plane_inputs {
     static constexpr uint32_t N = V::planes;
     static constexpr bool from_arrays = is_array_predictor_v<predictor>;
     static constexpr bool decoding = !std::is_const_v<typename Job::code_type>;
+    static constexpr bool scaled = Model::format.is_integer;
 
 public:
     using models = typename Lanes::models;
@@ -84,6 +85,12 @@ public:
             tiled_ = jobs[0].predictor.sigmas.scalar_stride == 0 && tiles <= capacity;
         }
         for (uint32_t& bits : ready_) bits = 0;
+        if constexpr (scaled) {
+            const uint32_t group = jobs[0].scales.group;
+            by_runs_ = group % 8 == 0;
+            while (group_shift_ < 31 && uint32_t(1) << group_shift_ < group) ++group_shift_;
+            shifted_ = group == uint32_t(1) << group_shift_;
+        }
     }
 
     /// For row statistics: slopes at 1/32 of their size, no row steps.
@@ -99,7 +106,8 @@ public:
     NORMANS_NOINLINE uint32_t prepare(const box_walker& walker, uint32_t here)
     {
         at_ = walker.position();
-        if (!from_arrays || here != lanes_ || walker.left() < lanes_) {
+        if (!from_arrays || here != lanes_ || walker.left() < lanes_ ||
+            (scaled && (!by_runs_ || (jobs_[0].scales.group != 0 && at_.channel % 8 != 0)))) {
             collect(walker, here, steps_[0]);
             return 1;
         }
@@ -111,7 +119,11 @@ public:
                 at_.index -= (steps - 1) * lanes_;
                 at_.channel -= (steps - 1) * lanes_;
             }
-            if (token_ != at_.token && (token_ == no_token || !measuring_)) set_row(at_.token);
+            if constexpr (scaled) {
+                if (token_ != at_.token || head_ != at_.head) set_scaled_row();
+            } else {
+                if (token_ != at_.token && (token_ == no_token || !measuring_)) set_row(at_.token);
+            }
             const any_means& first = jobs_[0].predictor.means;
             const ptrdiff_t offset = offset_of(at_, first.head_stride, first.token_stride);
             if (first.type == scalar_type::bf16)
@@ -174,10 +186,90 @@ private:
         const box_walker walker(in.spec_, index + lane % in.lanes_);
         const prediction one = in.predicted(job, walker.position());
         const uint32_t mean = clean_mean(one);
-        const uint32_t factor =
-            in.measuring_ ? statistics_scale
-                          : row_slope(row_step_at(job.row_steps, walker.position().token));
-        return in.model_.scalar.prepare_sloped(mean, one.sigma_index, factor);
+        const uint32_t factor = in.row_factor(job, walker.position().token);
+        if constexpr (scaled)
+            return prepare_sloped(in.model_.scalar, mean, one.sigma_index, factor,
+                                  make_scale(job.scale_bits(walker.position())));
+        else
+            return in.model_.scalar.prepare_sloped(mean, one.sigma_index, factor);
+    }
+
+    // What a row multiplies slopes with, as fp32 bits.
+    uint32_t row_factor(const Job& job, uint32_t token) const
+    {
+        return measuring_ ? statistics_scale : row_slope(row_step_at(job.row_steps, token));
+    }
+
+    // A scale as lanes need it, times 2^-17 and 2^17 (see integer_lanes). Those that do not count
+    // are left to the exact model.
+    struct lane_scale {
+        float slope, inverse;
+        bool outside;
+    };
+
+    static lane_scale scale_of(uint32_t scale, uint32_t row)
+    {
+        constexpr uint32_t shift = 17 << 23;
+        const uint32_t field = scale >> 23;  // with the sign
+        if (field < 127 - 24 || field >= 127 + 24)
+            return {bits_to_float(one_bits - shift), bits_to_float(one_bits + shift), true};
+        // The quotient is no tie of fp32's, nor so near to one that a double would hide it.
+        const uint32_t inverse = round_to_fp32(double_to_bits(1.0 / widen(scale)));
+        return {bits_to_float(multiply(row, scale) - shift), bits_to_float(inverse + shift), false};
+    }
+
+    // Another row of every block: where its scales begin, and what goes with them.
+    NORMANS_NOINLINE void set_scaled_row()
+    {
+        token_ = at_.token;
+        head_ = at_.head;
+        for (uint32_t block = 0; block < width / lanes_; ++block) {
+            const Job& job = job_of(block);
+            scales_[block] = job.scales.data + ptrdiff_t(at_.head) * job.scales.head_stride +
+                             ptrdiff_t(at_.token) * job.scales.token_stride;
+            row_factors_[block] = row_factor(job, at_.token);
+        }
+        if (jobs_[0].scales.group == 0) set_scales(0);
+    }
+
+    // The scales of the step `ahead` channels from at_.
+    NORMANS_NOINLINE void set_scales(uint32_t ahead)
+    {
+        const scale_view& view = jobs_[0].scales;
+        const uint32_t each = lanes_ / 8;
+        ptrdiff_t place[4];  // of a block's runs
+        for (uint32_t run = 0; run < each; ++run) {
+            const uint32_t channel = at_.channel + ahead + 8 * run;
+            const uint32_t group = view.group == 0 ? 0
+                                   : shifted_      ? channel >> group_shift_
+                                                   : channel / view.group;
+            place[run] = ptrdiff_t(group) * view.group_stride;
+        }
+        float slope[4 * N], inverse[4 * N];
+        uint32_t last_bits = 0;
+        lane_scale last = scale_of(0, one_bits);
+        typename Lanes::mask outside{};
+        for (uint32_t i = 0, block = 0; i < 4 * N; i += each, ++block) {
+            for (uint32_t run = 0; run < each; ++run) {
+                const uint32_t bits = float_to_bits(scales_[block][place[run]]);
+                if (run == 0 || bits != last_bits) last = scale_of(bits, row_factors_[block]);
+                last_bits = bits;
+                slope[i + run] = last.slope;
+                inverse[i + run] = last.inverse;
+                if (last.outside)
+                    outside.plane[(i + run) / 4] |= uint32_t(255) << (i + run) % 4 * 8;
+            }
+        }
+        keep_scales(V::spread(slope), V::spread(inverse), outside);
+    }
+
+    NORMANS_INLINE void keep_scales(const floats& slope, const floats& inverse,
+                                    const typename Lanes::mask& outside)
+    {
+        row_slope_ = slope;
+        if (decoding) row_deviation_ = V::mul(V::reciprocal(slope), V::set_float(0x1p-17f));
+        V::keep(inverse_, inverse);
+        scale_outside_ = outside;
     }
 
     NORMANS_NOINLINE void set_row(uint32_t token)
@@ -229,6 +321,8 @@ private:
                 ready_[index / 32] |= uint32_t(1) << index % 32;
                 make_tile(i * lanes_, from);
             }
+            if constexpr (scaled)
+                if (jobs_[0].scales.group != 0) set_scales(i * lanes_);
             steps_[i].exact = {this, at_.index + i * lanes_, of_lane};
             complete(from, means(offset), steps_[i]);
             index += tiled_ ? lanes_ >> shift_ : 1;
@@ -244,6 +338,12 @@ private:
             V::keep(m.deviation, V::mul(V::load_kept(from.deviation), row_deviation_));
         V::keep(m.slope, V::mul(V::load_kept(from.slope), row_slope_));
         V::keep(m.mean, V::map_means(mean, from.a, from.b));
+        if constexpr (scaled) {
+            m.outside = m.outside | scale_outside_;
+            const models* stored = &m;
+            NORMANS_HIDE(stored);  // two roundings, whatever a compiler thinks of it
+            V::keep(m.mean, V::mul(stored->mean, inverse_));
+        }
         Lanes::complete(model_, measuring_, m);
     }
 
@@ -299,9 +399,9 @@ private:
         V::keep(to.slope, slope);
         if (decoding) {
             V::keep(to.deviation, V::mul(V::reciprocal(slope), V::set_float(guess_unit_)));
-        } else {
-            const floats scaled = V::mul(slope, V::set_float(bits_to_float(statistics_scale)));
-            V::store(to.weight_origin, Lanes::weight_origins(model_, scaled));
+        } else if constexpr (!scaled) {
+            const floats measured = V::mul(slope, V::set_float(bits_to_float(statistics_scale)));
+            V::store(to.weight_origin, Lanes::weight_origins(model_, measured));
         }
     }
 
@@ -310,9 +410,15 @@ private:
         uint32_t mean[Lanes::width];
         uint16_t index[Lanes::width];
         float a[Lanes::width], b[Lanes::width], row[Lanes::width];
+        float inverse[scaled ? Lanes::width : 1];
+        typename Lanes::mask outside{};
 
         void copy(uint32_t to, uint32_t from)
         {
+            if (scaled) {
+                inverse[to] = inverse[from];
+                outside.set(to, outside.has(from));
+            }
             mean[to] = mean[from];
             index[to] = index[from];
             a[to] = a[from];
@@ -330,24 +436,48 @@ private:
             lanes.index[i] = 128;
             lanes.a[i] = lanes.row[i] = 1.0f;
             lanes.b[i] = -0.0f;
+            if constexpr (scaled) {
+                const lane_scale one = scale_of(one_bits, one_bits);
+                lanes.row[i] = one.slope;
+                lanes.inverse[i] = one.inverse;
+            }
         }
         token_ = no_token;
         for_runs(walker, here, [&](uint32_t offset, const scalar_position& at, uint32_t n) {
             for (uint32_t block = 0; block < present_; ++block) {
                 const uint32_t first = block * lanes_ + offset;
-                const int step = row_step_at(jobs_[block].row_steps, at.token);
-                const uint32_t row = measuring_ ? statistics_scale : row_slope(step);
+                const uint32_t row = row_factor(jobs_[block], at.token);
                 for (uint32_t i = first; i < first + n; ++i) lanes.row[i] = bits_to_float(row);
+                if constexpr (scaled) collect_scales(jobs_[block], at, n, row, first, lanes);
                 collect_run(jobs_[block].predictor, at, n, first, lanes);
             }
         });
         for (uint32_t i = present_ * lanes_; i < Lanes::width; ++i) lanes.copy(i, i % lanes_);
-        row_slope_ = V::load(lanes.row);
-        row_deviation_ = V::reciprocal(row_slope_);
+        if constexpr (scaled) {
+            keep_scales(V::load(lanes.row), V::load(lanes.inverse), lanes.outside);
+        } else {
+            row_slope_ = V::load(lanes.row);
+            row_deviation_ = V::reciprocal(row_slope_);
+        }
         set_sigmas(V::load(lanes.index), spare_);
         V::keep(spare_.a, V::load(lanes.a));
         V::keep(spare_.b, V::load(lanes.b));
         complete(spare_, V::as_floats(V::load(lanes.mean)), m);
+    }
+
+    static void collect_scales(const Job& job, scalar_position at, uint32_t n, uint32_t row,
+                               uint32_t first, collected& lanes)
+    {
+        uint32_t last_bits = 0;
+        lane_scale last = scale_of(0, one_bits);
+        for (uint32_t i = first; i < first + n; ++i, ++at.channel) {
+            const uint32_t bits = job.scale_bits(at);
+            if (bits != last_bits) last = scale_of(bits, row);
+            last_bits = bits;
+            lanes.row[i] = last.slope;
+            lanes.inverse[i] = last.inverse;
+            lanes.outside.set(i, last.outside);
+        }
     }
 
     void collect_run(const array_predictor& from, const scalar_position& at, uint32_t n,
@@ -392,6 +522,13 @@ private:
     bool tiled_ = false, measuring_ = false;
     mutable uint32_t repairs_[Lanes::blocks] = {};
     floats row_slope_, row_deviation_;
+    // Of scales: per block where the row's begin and what its step says, then per lane.
+    const float* scales_[scaled ? Lanes::blocks : 1] = {};
+    uint32_t row_factors_[scaled ? Lanes::blocks : 1] = {};
+    uint32_t head_ = 0, group_shift_ = 0;
+    bool by_runs_ = true, shifted_ = false;
+    typename Lanes::mask scale_outside_{};
+    alignas(64) float inverse_[scaled ? width : 1];
     uint32_t ready_[(capacity + 31) / 32];
     alignas(64) tile tiles_[from_arrays ? capacity : 1];  // or, if there are too many, per step
     tile spare_;

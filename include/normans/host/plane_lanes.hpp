@@ -16,9 +16,57 @@
 namespace normans {
 inline namespace NORMANS_NAMESPACE {
 
+namespace detail {
+
+/// C as pieces over signed z.
+struct cdf_pieces {
+    uint16_t base[32], rise[32];
+};
+
+constexpr cdf_pieces make_cdf_pieces(shape_id id)
+{
+    const normal_shape shape = shape_of(id);
+    cdf_pieces out{};
+    for (uint32_t i = 0; i < 32; ++i) {
+        const uint32_t piece = (i + 16) & 31;
+        out.base[i] = uint16_t(shape.base[piece] + shape.escape_slots);
+        out.rise[i] = uint16_t(shape.base[piece + 1] - shape.base[piece]);
+    }
+    return out;
+}
+
+template <shape_id Id>
+inline constexpr cdf_pieces cdf_pieces_of = make_cdf_pieces(Id);
+
+inline const cdf_pieces& cdf_pieces_at(shape_id id)
+{
+    switch (id) {
+    case shape_id::mixture: return cdf_pieces_of<shape_id::mixture>;
+    case shape_id::mixture_marginal: return cdf_pieces_of<shape_id::mixture_marginal>;
+    case shape_id::gaussian: break;
+    }
+    return cdf_pieces_of<shape_id::gaussian>;
+}
+
+/// Slopes by sigma index, and which of them are too large.
+struct plane_slopes {
+    uint32_t slope[8];        // the sigma offset folded in
+    uint32_t smallest_index;  // sigmas below it have slopes that the fast path leaves
+
+    plane_slopes(const normal_shape& shape, int sigma_offset, int largest_exponent)
+    {
+        for (int i = 0; i < 8; ++i) slope[i] = shape.slope[i] - (uint32_t(sigma_offset) << 23);
+        const int octave =
+            int(shape.unit_slope >> 23) - 127 - sigma_offset + 2 - largest_exponent;
+        smallest_index = uint32_t(octave < 0 ? 0 : octave > 31 ? 255 : 8 * octave);
+    }
+};
+
+}  // namespace detail
+
 /// A normal_model together with its constants as registers want them.
 template <class V, class Model>
-struct plane_model {
+struct plane_model : detail::plane_slopes {
     static constexpr scalar_format format = Model::format;
     static constexpr int p = int(format.mantissa_bits);
 
@@ -30,18 +78,20 @@ struct plane_model {
     typename V::small_table low_values;
     typename V::word_table weight;  // row_weights
     uint32_t weight_origin;
-    uint32_t slope[8];                  // the sigma offset folded in
-    uint32_t unit;                      // unit - slope: sigma as fp32 bits, see normal_model
-    uint32_t smallest_index;            // sigmas below it have slopes that the fast path leaves
+    uint32_t unit;         // unit - slope: sigma as fp32 bits, see normal_model
+    uint32_t escape_bits;  // raw bits of an escape
 
-    plane_model(const Model& model, shape_id id) : plane_model(model, tables(id)) {}
+    plane_model(const Model& model, shape_id id)
+        : plane_model(model, detail::cdf_pieces_at(id), low_tables())
+    {
+    }
 
     /// Slopes beyond 2^36 could carry an edge out of the range of the integer conversion.
     static constexpr int largest_slope_exponent = 36;
 
 private:
     struct table_words {
-        uint16_t base[32], rise[32], low_edges[16], low_values[16];
+        uint16_t low_edges[16], low_values[16];
         uint8_t low_codes[32];
     };
 
@@ -54,15 +104,9 @@ private:
         return uint16_t(uint32_t(127 + exponent + top) << 7 | ((n << (7 - top)) & 127));
     }
 
-    static constexpr table_words make_tables(shape_id id)
+    static constexpr table_words make_tables()
     {
-        const normal_shape shape = shape_of(id);
         table_words out{};
-        for (uint32_t i = 0; i < 32; ++i) {
-            const uint32_t piece = (i + 16) & 31;  // looked up by signed z
-            out.base[i] = uint16_t(shape.base[piece] + shape.escape_slots);
-            out.rise[i] = uint16_t(shape.base[piece + 1] - shape.base[piece]);
-        }
         if (p > 3) return out;
         constexpr int half_step = -(format.bias + p);
         for (uint32_t i = 0; i < 16; ++i) {  // see edge_bits, value_bits
@@ -76,31 +120,21 @@ private:
         return out;
     }
 
-    template <shape_id Id>
-    static constexpr table_words tables_v = make_tables(Id);
-
-    static const table_words& tables(shape_id id)
+    static const table_words& low_tables()
     {
-        switch (id) {
-        case shape_id::mixture: return tables_v<shape_id::mixture>;
-        case shape_id::mixture_marginal: return tables_v<shape_id::mixture_marginal>;
-        case shape_id::gaussian: break;
-        }
-        return tables_v<shape_id::gaussian>;
+        static constexpr table_words words = make_tables();
+        return words;
     }
 
-    plane_model(const Model& model, const table_words& words)
-        : scalar(model), marginal(model.marginal), cdf(words.base, words.rise),
+    plane_model(const Model& model, const detail::cdf_pieces& pieces, const table_words& words)
+        : detail::plane_slopes(model.shape, model.sigma_offset, largest_slope_exponent),
+          scalar(model), marginal(model.marginal), cdf(pieces.base, pieces.rise),
           low_edges(words.low_edges), low_codes(words.low_codes), low_values(words.low_values),
           weight(row_weights().weight),
           weight_origin(detail::row_weight_origin<Model>(model.shape)),
-          unit(one_bits + model.shape.unit_slope)
+          unit(one_bits + model.shape.unit_slope),
+          escape_bits(model.marginal == nullptr ? raw_bits_limit : 0)
     {
-        for (int i = 0; i < 8; ++i)
-            slope[i] = model.shape.slope[i] - (uint32_t(model.sigma_offset) << 23);
-        const int octave = int(model.shape.unit_slope >> 23) - 127 - model.sigma_offset + 2 -
-                           largest_slope_exponent;
-        smallest_index = uint32_t(octave < 0 ? 0 : octave > 31 ? 255 : 8 * octave);
     }
 };
 
@@ -450,12 +484,7 @@ struct plane_lanes {
                                                   V::load_kept(m.product));
         const words cell = V::larger(V::both(field, V::set(0x7f80)),
                                      V::set(detail::smallest_cell<Model>));
-        const words index = V::template shr<6>(
-            V::sub_saturated(cell, V::load(m.weight_origin)));
-        words weighted = V::mul_rounded(z, model.weight(V::smaller(index, V::set(31))));
-        // Within +-largest_weighted; what is below comes out positive, which its square is anyway.
-        const words limit = V::set(largest_weighted);
-        weighted = V::sub(V::smaller(V::add(weighted, limit), V::set(2 * largest_weighted)), limit);
+        words weighted = weigh(model, z, V::sub_saturated(cell, V::load(m.weight_origin)));
         bool plain = !V::any_above(magnitude, format.largest_finite) && !m.has_outside &&
                      active.all();
         if constexpr (!format.has_negative_zero)
@@ -645,7 +674,7 @@ struct plane_lanes {
         return V::where_not(V::from_bits(m), x);
     }
 
-private:
+protected:
     static constexpr uint32_t every_lane = ~uint32_t(0);
 
     static constexpr mask lanes_all(uint32_t bits)
@@ -653,6 +682,17 @@ private:
         mask out{};
         for (uint32_t n = 0; n < width / 32; ++n) out.plane[n] = bits;
         return out;
+    }
+
+    // A residual's z by its weight, 64 units of `ratio` a step; within +-largest_weighted. What is
+    // below comes out positive, which its square is anyway.
+    template <class Model>
+    static NORMANS_INLINE words weigh(const Model& model, const words& z, const words& ratio)
+    {
+        const words index = V::smaller(V::template shr<6>(ratio), V::set(31));
+        const words limit = V::set(largest_weighted);
+        const words weighted = V::mul_rounded(z, model.weight(index));
+        return V::sub(V::smaller(V::add(weighted, limit), V::set(2 * largest_weighted)), limit);
     }
 
     template <class Model>
@@ -894,7 +934,7 @@ private:
                      Function interval_at, intervals& out)
     {
         const auto coded = V::from_bits(active & ~escaped);
-        const words escape_bits = V::set(model.marginal == nullptr ? raw_bits_limit : 0);
+        const words escape_bits = V::set(model.escape_bits);
         const words other = V::select(V::from_bits(active),
                                       V::set(model.scalar.shape.escape_slots),
                                       V::set(rans_format::total));

@@ -14,29 +14,6 @@ namespace normans {
 inline namespace NORMANS_NAMESPACE {
 namespace detail {
 
-template <class Byte>
-struct packed_codes {
-    box_view<Byte> box;
-    bool nibbles;
-
-    ptrdiff_t element(const scalar_position& at) const
-    {
-        return offset_of(at, box.head_stride, box.token_stride);
-    }
-    uint32_t load(const scalar_position& at) const
-    {
-        const ptrdiff_t i = element(at);
-        return nibbles ? box.data[i >> 1] >> (i & 1) * 4 & 15u : box.data[i];
-    }
-    void store(const scalar_position& at, uint32_t code) const
-    {
-        const ptrdiff_t i = element(at);
-        Byte& to = box.data[nibbles ? i >> 1 : i];
-        if (!nibbles) to = uint8_t(code);
-        else to = uint8_t(i & 1 ? (to & 15u) | code << 4 : (to & 0xf0u) | code);
-    }
-};
-
 // Predictions and scales; a scale is made ready once for its neighbours. The predictor's type is
 // forgotten: what follows is compiled once for all.
 class scaled_source {
@@ -360,61 +337,65 @@ inline bool encode_scaled_coded(const block_spec& spec, scaled_source& source,
     return true;
 }
 
-/// encode() for types with a scale. `spec` passed check_spec, pointers are there.
-inline encode_result encode_scaled(const block_spec& spec, box_view<const uint8_t> box,
-                                   scaled_source source, uint8_t* out, size_t capacity)
+// As what a block starts: raw.
+inline void set_scaled_raw(const block_spec& spec, block_header& header)
+{
+    header.mode = block_mode::raw;
+    header.flags = uint8_t((spec.content_check ? has_content_check : 0) |
+                           (spec.has_fingerprint ? has_fingerprint : 0));
+    header.payload_words = uint32_t((raw_bytes(spec.dtype, count_of(spec)) + 1) / 2);
+}
+
+// A block before its steps: header and, if it is predicted, its hash. True if the coded form should
+// be tried, in `room` bytes.
+inline bool choose_scaled_mode(const block_spec& spec, scaled_source& source,
+                               const packed_codes<const uint8_t>& codes, size_t capacity,
+                               block_header& header, block_sums& sums, uint64_t& room)
 {
     const scalar_format format = format_of(spec.dtype);
     const uint32_t count = uint32_t(count_of(spec));
-    const packed_codes<const uint8_t> codes{box, format.code_bits == 4};
-    encode_result result;
-    block_sums sums;
-    const uint8_t base_flags = uint8_t((spec.content_check ? has_content_check : 0) |
-                                       (spec.has_fingerprint ? has_fingerprint : 0));
-    const uint8_t hashed = spec.parameter_hash ? has_parameter_hash : 0;
-    block_header header{};
+    header = {};
     header.dtype = spec.dtype;
     header.coder = spec.coder;
     header.lanes = spec.lanes != 0 ? spec.lanes : default_lanes(count);
     header.count = count;
-    const auto set_mode = [&](block_mode mode, uint8_t flags, uint64_t words) {
-        header.mode = mode;
-        header.flags = flags;
-        header.payload_words = uint32_t(words);
-    };
-    const uint64_t raw = raw_bytes(spec.dtype, count);
-    set_mode(block_mode::raw, base_flags, (raw + 1) / 2);
-    if (count != 0) {
-        const uint64_t raw_end = layout_of(header, 0).end;
-        check_sums parameters;
-        bool constant = true, predicted = true;
-        box_walker walker(spec, 0);
-        const uint32_t first = codes.load(walker.position());
-        for (uint32_t i = 0; i < count && (constant || predicted); ++i, walker.next()) {
-            const uint32_t now = codes.load(walker.position());
-            constant &= now == first;
-            if (!predicted) continue;
-            const scaled_input in = source(walker.position());
-            predicted = now == expected_code(format, mean_in_codes(in.mean, in.scale));
-            parameters.lane[i % header.lanes].add(scaled_word(in, 0));
-        }
-        if (predicted) {
-            set_mode(block_mode::predicted, uint8_t(base_flags | hashed), 0);
-            sums.parameter_hash = parameters.total(header.lanes);
-        } else if (constant) {
-            set_mode(block_mode::constant, base_flags, 1);
-        } else {
-            // A coded block must save at least 1/64 of the raw codes.
-            const uint64_t limit = raw_end - raw / 64;
-            set_mode(block_mode::coded, uint8_t(base_flags | hashed), 0);
-            if (!encode_scaled_coded(spec, source, codes, out, capacity < limit ? capacity : limit,
-                                     header, sums, result.escapes)) {
-                set_mode(block_mode::raw, base_flags, (raw + 1) / 2);
-                result.escapes = 0;
-            }
-        }
+    set_scaled_raw(spec, header);
+    if (count == 0) return false;
+    const uint64_t raw = raw_bytes(spec.dtype, count), raw_end = layout_of(header, 0).end;
+    check_sums parameters;
+    bool constant = true, predicted = true;
+    box_walker walker(spec, 0);
+    const uint32_t first = codes.load(walker.position());
+    for (uint32_t i = 0; i < count && (constant || predicted); ++i, walker.next()) {
+        const uint32_t now = codes.load(walker.position());
+        constant &= now == first;
+        if (!predicted) continue;
+        const scaled_input in = source(walker.position());
+        predicted = now == expected_code(format, mean_in_codes(in.mean, in.scale));
+        parameters.lane[i % header.lanes].add(scaled_word(in, 0));
     }
+    if (constant && !predicted) {
+        header.mode = block_mode::constant;
+        header.payload_words = 1;
+        return false;
+    }
+    header.mode = predicted ? block_mode::predicted : block_mode::coded;
+    header.payload_words = 0;
+    if (spec.parameter_hash) header.flags |= has_parameter_hash;
+    if (predicted) sums.parameter_hash = parameters.total(header.lanes);
+    // A coded block must save at least 1/64 of the raw codes.
+    const uint64_t limit = raw_end - raw / 64;
+    room = capacity < limit ? capacity : limit;
+    return !predicted;
+}
 
+// All that is left to write once the mode is settled: of a coded block all but row steps, states
+// and words.
+inline void finish_scaled(const block_spec& spec, const packed_codes<const uint8_t>& codes,
+                          block_header& header, block_sums& sums, uint8_t* out, size_t capacity,
+                          encode_result& result)
+{
+    const uint32_t count = header.count;
     const block_layout at = layout_of(header, spec.tokens);
     result.mode = header.mode;
     result.lanes = header.lanes;
@@ -423,7 +404,7 @@ inline encode_result encode_scaled(const block_spec& spec, box_view<const uint8_
     if (at.end > capacity) {
         result.code = status::output_too_small;
         result.bytes = max_encoded_bytes(spec);
-        return result;
+        return;
     }
     uint64_t used = at.words + 2 * uint64_t(header.payload_words);
     if (count != 0 && (header.mode == block_mode::raw || header.mode == block_mode::constant)) {
@@ -448,6 +429,23 @@ inline encode_result encode_scaled(const block_spec& spec, box_view<const uint8_
     if (header.flags & has_fingerprint) store_u64(out + at.fingerprint, spec.fingerprint);
     if (header.flags & has_parameter_hash) store_u32(out + at.parameter_hash, sums.parameter_hash);
     result.code = status::ok;
+}
+
+/// encode() for types with a scale. `spec` passed check_spec, pointers are there.
+inline encode_result encode_scaled(const block_spec& spec,
+                                   const packed_codes<const uint8_t>& codes, scaled_source source,
+                                   uint8_t* out, size_t capacity)
+{
+    encode_result result;
+    block_header header;
+    block_sums sums;
+    uint64_t room = 0;
+    if (choose_scaled_mode(spec, source, codes, capacity, header, sums, room) &&
+        !encode_scaled_coded(spec, source, codes, out, room, header, sums, result.escapes)) {
+        set_scaled_raw(spec, header);
+        result.escapes = 0;
+    }
+    finish_scaled(spec, codes, header, sums, out, capacity, result);
     return result;
 }
 
