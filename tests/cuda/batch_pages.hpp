@@ -66,15 +66,20 @@ struct batch {
                 means.push_back(std::uint16_t(one.mean >> 16));
             }
         }
-        for (std::uint32_t i = 0; i < count; ++i) {
-            const block_spec one = spec_of(i);
-            blocks.emplace_back(max_encoded_bytes(one));
-            const encode_result result =
-                encode<scalar_backend>(one, view(static_cast<const Code*>(codes.data()), i),
-                                       host_predictor(i), blocks[i].data(), blocks[i].size());
-            expect(result.code == status::ok, "the host encodes");
-            blocks[i].resize(result.bytes);
-        }
+        blocks.resize(count);
+        for (std::uint32_t i = 0; i < count; ++i) encode_on_host(i);
+    }
+
+    block_mode encode_on_host(std::uint32_t i)
+    {
+        const block_spec one = spec_of(i);
+        blocks[i].resize(max_encoded_bytes(one));
+        const encode_result result =
+            encode<scalar_backend>(one, view(static_cast<const Code*>(codes.data()), i),
+                                   host_predictor(i), blocks[i].data(), blocks[i].size());
+        expect(result.code == status::ok, "the host encodes");
+        blocks[i].resize(result.bytes);
+        return result.mode;
     }
 
     block_spec spec_of(std::uint32_t i) const

@@ -82,7 +82,7 @@ void G01()
         check(cudaMemset(back.data(), 0x5a, count * fp8_pages::page), "back");
         check(cudaMemset(decoded.data(), 0xff, count * sizeof(decode_result)), "decoded");
         check(cudaMemset(encoded.data(), 0xff, count * sizeof(encode_result)), "encoded");
-        check(cudaMemset(directory.data(), 0xff, (count + 1) * sizeof(std::uint64_t)), "directory");
+        check(cudaMemset(directory.data(), 0, (count + 1) * sizeof(std::uint64_t)), "directory");
         check(cudaMemset(packed.data(), 0xa5, packed_size), "packed");
         check(cudaDeviceSynchronize(), "set up");
         check(cudaGraphLaunch(run, stream), "replay");
@@ -101,7 +101,7 @@ void G01()
             if (i >= here) {
                 expect(*slot == 0xa5 && codes[i * fp8_pages::page] == 0x5a &&
                            unsigned(said[i].code) == 0xff &&
-                           unsigned(said_before[i].code) == 0xff && at[i + 1] == ~std::uint64_t(0),
+                           unsigned(said_before[i].code) == 0xff && at[i + 1] == 0,
                        "pages that are not valid stay as they are");
                 continue;
             }
@@ -304,31 +304,36 @@ __global__ void read_parts(const std::uint8_t* pool, const std::size_t* places, 
         to[blockIdx.x * part + i] = pool[places[blockIdx.x] + i];
 }
 
-// A pool of more than 2^31 codes: its first page, the one across 2^31, its last, and a page whose
-// heads lie that far apart; a page's room before and behind each. Then encoded from there.
+// A pool of more than 2^31 codes: its first page, the one across 2^31, its last, and two whose heads
+// lie that far apart, one of them raw; a page's room before and behind each. Then encoded from there.
 void E06()
 {
     constexpr std::size_t page = fp8_pages::page, border = std::size_t(1) << 31;
     constexpr std::size_t size = border + 64 * page, apart = 8 * page;
-    constexpr std::uint32_t parts = 3 + fp8_pages::heads, part = 3 * page;
-    const fp8_pages pages(600, 4);
+    constexpr std::uint32_t count = 5, parts = 3 + 2 * fp8_pages::heads;
+    constexpr std::uint32_t part = 3 * page;
+    fp8_pages pages(600, count);
+    for (std::uint32_t k = 0; k < page; ++k)
+        pages.codes[4 * page + k] = std::uint8_t(k * 2654435761u >> 24);
+    expect(pages.encode_on_host(4) == block_mode::raw && pages.filled[3] != 0, "pages as meant");
     const arrays_on_device<fp8_pages, std::uint8_t> on(pages);
     std::uint8_t* pool = nullptr;
     check(cudaMalloc(&pool, size), "a large pool");
     const device_array<std::size_t> places(std::vector<std::size_t>{
-        0, border - page / 2 - page, size - part, apart - page, border + apart - page});
-    const std::size_t begins[] = {page, border - page / 2, size - 2 * page, apart};
+        0, border - page / 2 - page, size - part, apart - page, border + apart - page,
+        2 * apart - page, border + 2 * apart - page});
+    const std::size_t begins[] = {page, border - page / 2, size - 2 * page, apart, 2 * apart};
     const std::size_t room = max_encoded_bytes(pages.spec);
-    std::vector<std::uint8_t> all(4 * room);
+    std::vector<std::uint8_t> all(count * room);
     const device_array<std::uint8_t> blocks(all.size()), again(all.size()), seen(parts * part);
     std::vector<fp8_decode> entries;
     std::vector<fp8_encode> back;
-    for (std::uint32_t i = 0; i < 4; ++i) {
+    for (std::uint32_t i = 0; i < count; ++i) {
         std::copy(pages.blocks[i].begin(), pages.blocks[i].end(),
                   all.begin() + ptrdiff_t(i * room));
         box_view<std::uint8_t> out{pool + begins[i], fp8_pages::dim,
                                    fp8_pages::heads * fp8_pages::dim};
-        if (i == 3) out = {pool + begins[i], ptrdiff_t(border), fp8_pages::dim};
+        if (i >= 3) out = {pool + begins[i], ptrdiff_t(border), fp8_pages::dim};
         entries.push_back({blocks.data() + i * room, room, pages.filled[i],
                            pages.predict_on(on, i), out});
         back.push_back({again.data() + i * room, room, pages.filled[i], pages.predict_on(on, i),
@@ -337,33 +342,33 @@ void E06()
     upload(blocks, all);
     const device_array<fp8_decode> there(entries);
     const device_array<fp8_encode> back_there(back);
-    const device_array<decode_result> results(4);
-    const device_array<encode_result> encoded(4);
+    const device_array<decode_result> results(count);
+    const device_array<encode_result> encoded(count);
     fill_parts<<<parts, 128>>>(pool, places.data(), part);
-    expect_ok(fp8_pages::codec::decode(pages.spec, there.data(), 4, nullptr, results.data(),
+    expect_ok(fp8_pages::codec::decode(pages.spec, there.data(), count, nullptr, results.data(),
                                        nullptr),
               "decode");
-    expect_ok(fp8_pages::codec::encode(pages.spec, back_there.data(), 4, nullptr, encoded.data(),
-                                       nullptr),
+    expect_ok(fp8_pages::codec::encode(pages.spec, back_there.data(), count, nullptr,
+                                       encoded.data(), nullptr),
               "encode");
     read_parts<<<parts, 128>>>(pool, places.data(), part, seen.data());
     expect_ok(cudaDeviceSynchronize(), "a large pool");
     for (const decode_result& one : results.copy())
         expect(one.code == status::ok, "a page of a large pool");
     const auto made = again.copy();
-    for (std::uint32_t i = 0; i < 4; ++i)
+    for (std::uint32_t i = 0; i < count; ++i)
         expect(std::equal(pages.blocks[i].begin(), pages.blocks[i].end(),
                           made.begin() + ptrdiff_t(i * room)),
                "a block from a large pool");
 
     std::vector<std::uint8_t> should(parts * part, 0x5a);
-    for (std::uint32_t i = 0; i < 4; ++i)
+    for (std::uint32_t i = 0; i < count; ++i)
         for (std::uint32_t k = 0; k < pages.filled[i] * fp8_pages::heads * fp8_pages::dim; ++k) {
             const std::uint32_t row = k / fp8_pages::dim, head = row % fp8_pages::heads;
+            const std::size_t token = row / fp8_pages::heads, channel = k % fp8_pages::dim;
+            const std::size_t far = 3 + (i - 3) * fp8_pages::heads + head;
             const std::size_t at = i < 3 ? i * part + k
-                                         : (3 + head) * part + row / fp8_pages::heads *
-                                                                   fp8_pages::dim +
-                                               k % fp8_pages::dim;
+                                         : far * part + token * fp8_pages::dim + channel;
             should[page + at] = pages.codes[i * page + k];
         }
     expect(seen.copy() == should, "every page is where it belongs, and nothing else is touched");
