@@ -70,17 +70,13 @@ struct means_on_device<mean_kind::in_register> {
 };
 
 template <scalar_type Type, std::uint32_t Width, mean_kind Kind>
-void measure(const gpu_pages& from, const std::vector<std::size_t>& batches, conditions& with,
-             gpu_table& table)
+void measure_rows(const gpu_pages& from, const std::vector<std::size_t>& batches, conditions& with,
+                  gpu_table& table, const std::string& tail)
 {
     using code = std::conditional_t<code_bytes(Type) == 1, std::uint8_t, std::uint16_t>;
     using codec = device_codec<Type, Width>;
     using means_type = means_on_device<Kind>;
     using predictor = typename means_type::predictor;
-    const std::string tail = std::string("/") + scalar_name(Type) + "/" + from.name + "/lanes-" +
-                             std::to_string(Width) + "/" + means_type::name + "/pages-";
-    if (with.over())
-        return table.leave_out("*" + tail + "*", "no time was left");
     const std::size_t pages = *std::max_element(batches.begin(), batches.end());
     const std::size_t scalars = from.page_scalars();
     const std::size_t room = (max_encoded_bytes(from.spec) + 15) / 16 * 16;
@@ -152,6 +148,17 @@ void measure(const gpu_pages& from, const std::vector<std::size_t>& batches, con
         }
 }
 
+template <scalar_type Type, std::uint32_t Width, mean_kind Kind>
+void measure(const gpu_pages& from, const std::vector<std::size_t>& batches, conditions& with,
+             gpu_table& table)
+{
+    const std::string tail = std::string("/") + scalar_name(Type) + "/" + from.name + "/lanes-" +
+                             std::to_string(Width) + "/" + means_on_device<Kind>::name + "/pages-";
+    if (with.over()) return table.leave_out("*" + tail + "*", "no time was left");
+    table.part("*" + tail + "*",
+               [&] { measure_rows<Type, Width, Kind>(from, batches, with, table, tail); });
+}
+
 void measure_copies(conditions& with, gpu_table& table)
 {
     const std::size_t bytes = with.hardware ? std::size_t(1) << 28 : 4096;
@@ -194,10 +201,12 @@ void measure_type(const std::string& cache, const std::string& profile, conditio
         measure<Type, 32, mean_kind::in_register>(
             register_pages(Type, register_sigma, distinct, tokens), large, with, table);
     }
-    const gpu_pages real = real_pages(Type, cache, profile);
-    const std::size_t real_pages_in_call = with.hardware ? 16384 : 4;
-    measure<Type, 32, mean_kind::bf16>(real, {real_pages_in_call}, with, table);
-    measure_nvcomp(real, real_pages_in_call, with, table);
+    table.part(std::string("*/") + scalar_name(Type) + "/real", [&] {
+        const gpu_pages real = real_pages(Type, cache, profile);
+        const std::size_t real_pages_in_call = with.hardware ? 16384 : 4;
+        measure<Type, 32, mean_kind::bf16>(real, {real_pages_in_call}, with, table);
+        measure_nvcomp(real, real_pages_in_call, with, table);
+    });
 }
 
 }  // namespace
@@ -227,12 +236,13 @@ int main(int count, char** arguments)
         gpu_table table(arguments[3], device.name, arguments[4], with.hardware);
         measure_copies(with, table);
         measure_type<scalar_type::e4m3fn>(arguments[1], arguments[2], with, table);
-        measure_attention<scalar_type::e4m3fn>(with, table);
+        table.part("attention/e4m3fn", [&] { measure_attention<scalar_type::e4m3fn>(with, table); });
         measure_type<scalar_type::bf16>(arguments[1], arguments[2], with, table);
-        measure_attention<scalar_type::bf16>(with, table);
+        table.part("attention/bf16", [&] { measure_attention<scalar_type::bf16>(with, table); });
         check(cudaEventDestroy(with.begin));
         check(cudaEventDestroy(with.stop));
         check(cudaStreamDestroy(with.stream));
+        if (table.failed()) return 1;
     } catch (const std::exception& error) {
         std::fprintf(stderr, "%s\n", error.what());
         return 1;

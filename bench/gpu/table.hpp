@@ -3,6 +3,7 @@
 // loses nothing.
 
 #include <cstdio>
+#include <exception>
 #include <string>
 #include <vector>
 
@@ -37,6 +38,18 @@ public:
         std::printf("not run: %s\n", left_out_.back().c_str());
         write();
     }
+    /// Runs f(). What it throws is in the table, and costs none but its own rows.
+    template <class Function>
+    void part(const std::string& name, const Function& f)
+    {
+        try {
+            f();
+        } catch (const std::exception& error) {
+            failed_ = true;
+            leave_out(name, std::string("FAILED, ") + error.what());
+        }
+    }
+    bool failed() const { return failed_; }
 
 private:
     static std::string number(double x, const char* format)
@@ -96,7 +109,7 @@ private:
     }
 
     std::string folder_, device_, date_;
-    bool measured_;
+    bool measured_, failed_ = false;
     std::vector<gpu_row> rows_;
     std::vector<std::string> left_out_;
 };
