@@ -1,8 +1,10 @@
 #pragma once
 // Blocks of int8, int4 and e2m1, by rANS or tANS: one lane after the other, by the definition (the
-// results' backend says so). Modes, checks, statuses and bytes are those of the other blocks; what
-// differs: the inputs have a scale, 4-bit codes lie two to a byte in memory and in raw blocks, and
-// the parameter hash sums up parameter_word(mu', sigma, row step) ^ the scale's fp32 bits.
+// results' backend says so). Steps of integers under rANS with views run by planes instead: between
+// choose_scaled_mode() and finish_scaled() when encoding, see block_encoder.hpp. Modes, checks,
+// statuses and bytes are those of the other blocks; what differs: the inputs have a scale, 4-bit
+// codes lie two to a byte in memory and in raw blocks, and the parameter hash sums up
+// parameter_word(mu', sigma, row step) ^ the scale's fp32 bits.
 
 #include "../block/check.hpp"
 #include "../block/scaled_input.hpp"
