@@ -88,7 +88,10 @@ private:
                     return block_stage::steps;
             }
         }
-        *result = decode_scaled(*spec, block, bytes, {*spec, job.predictor}, job.codes);
+        const array_predictor* arrays = nullptr;
+        if constexpr (ByPlanes)
+            if (spec->coder == coder_id::tans) arrays = &job.predictor;
+        *result = decode_scaled(*spec, block, bytes, {*spec, job.predictor}, arrays, job.codes);
         return block_stage::ended;
     }
 

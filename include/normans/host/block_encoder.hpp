@@ -199,7 +199,10 @@ private:
                 if (header.lanes != 1) return block_stage::steps;
             }
         }
-        *result = encode_scaled(*spec, packed(), source, out, capacity);
+        const array_predictor* arrays = nullptr;
+        if constexpr (ByPlanes)
+            if (spec->coder == coder_id::tans) arrays = &job.predictor;
+        *result = encode_scaled(*spec, packed(), source, arrays, out, capacity);
         return block_stage::ended;
     }
 

@@ -35,6 +35,32 @@ struct packed_codes {
         if (!nibbles) to = uint8_t(code);
         else to = uint8_t(i & 1 ? (to & 15u) | code << 4 : (to & 0xf0u) | code);
     }
+
+    // n codes of one row.
+    void load_run(scalar_position at, uint32_t n, uint8_t* to) const
+    {
+        if (!nibbles) {
+            std::memcpy(to, box.data + element(at), n);
+            return;
+        }
+        for (uint32_t i = 0; i < n; ++i, ++at.channel) to[i] = uint8_t(load(at));
+    }
+    void store_run(scalar_position at, uint32_t n, const uint8_t* from) const
+    {
+        if (!nibbles) {
+            std::memcpy(box.data + element(at), from, n);
+            return;
+        }
+        uint32_t i = 0;
+        if ((element(at) & 1) != 0 && n != 0) {  // the other half of the byte is somebody's
+            store(at, from[0]);
+            ++at.channel;
+            i = 1;
+        }
+        uint8_t* to = box.data + (element(at) >> 1);
+        for (; i + 2 <= n; i += 2, at.channel += 2) *to++ = uint8_t(from[i] | from[i + 1] << 4);
+        if (i < n) store(at, from[i]);
+    }
 };
 
 /// Code is const when encoding. Predictor: array_predictor or the caller's own callable.

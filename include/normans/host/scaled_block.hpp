@@ -1,16 +1,18 @@
 #pragma once
 // Blocks of int8, int4 and e2m1, by rANS or tANS: one lane after the other, by the definition (the
-// results' backend says so). Steps of integers under rANS with views run by planes instead: between
-// choose_scaled_mode() and finish_scaled() when encoding, see block_encoder.hpp. Modes, checks,
-// statuses and bytes are those of the other blocks; what differs: the inputs have a scale, 4-bit
-// codes lie two to a byte in memory and in raw blocks, and the parameter hash sums up
-// parameter_word(mu', sigma, row step) ^ the scale's fp32 bits.
+// results' backend says so). Two kinds of steps run faster elsewhere: integers under rANS with views
+// by planes, between choose_scaled_mode() and finish_scaled() when encoding (block_encoder.hpp), and
+// tANS with views in tans_block.hpp. Modes, checks, statuses and bytes are those of the other
+// blocks; what differs: the inputs have a scale, 4-bit codes lie two to a byte in memory and in raw
+// blocks, and the parameter hash sums up parameter_word(mu', sigma, row step) ^ the scale's fp32
+// bits.
 
 #include "../block/check.hpp"
 #include "../block/scaled_input.hpp"
 #include "../core/rans_step.hpp"
 #include "../core/tans_step.hpp"
 #include "block_job.hpp"
+#include "tans_block.hpp"
 
 namespace normans {
 inline namespace NORMANS_NAMESPACE {
@@ -307,6 +309,7 @@ inline bool choose_scaled_steps(const block_spec& spec, scaled_source& source,
 // Tries the coded form; true if it is kept: then all but the 16 bytes, the fingerprint and the hash
 // is in place.
 inline bool encode_scaled_coded(const block_spec& spec, scaled_source& source,
+                                const array_predictor* arrays,
                                 const packed_codes<const uint8_t>& codes, uint8_t* out,
                                 uint64_t room, block_header& header, block_sums& sums,
                                 uint32_t& escapes)
@@ -327,10 +330,14 @@ inline bool encode_scaled_coded(const block_spec& spec, scaled_source& source,
     uint8_t* const end = out + at.words + (room - at.words) / 2 * 2;
     word_writer words{out + at.words, end};
     uint32_t stored[max_lanes];
-    const bool fits = with_scaled_coder(spec, header.lanes, [&](const auto& coder) {
-        return encode_scaled_steps(spec, coder, source, codes, nibbles, header.lanes, words, stored,
-                                   sums, escapes);
-    });
+    const bool fits =
+        arrays != nullptr
+            ? encode_tans_steps(spec, *arrays, codes, nibbles, header.lanes, words, stored, sums,
+                                escapes)
+            : with_scaled_coder(spec, header.lanes, [&](const auto& coder) {
+                  return encode_scaled_steps(spec, coder, source, codes, nibbles, header.lanes,
+                                             words, stored, sums, escapes);
+              });
     if (!fits) return false;
     header.payload_words = uint32_t((end - words.next) / 2);
     if (layout_of(header, spec.tokens).end > room) return false;
@@ -433,19 +440,24 @@ inline void finish_scaled(const block_spec& spec, const packed_codes<const uint8
     result.code = status::ok;
 }
 
-/// encode() for types with a scale. `spec` passed check_spec, pointers are there.
+/// encode() for types with a scale. `spec` passed check_spec, pointers are there. `arrays`: the
+/// predictions again, where tans_block.hpp codes the steps, else null.
 inline encode_result encode_scaled(const block_spec& spec,
                                    const packed_codes<const uint8_t>& codes, scaled_source source,
-                                   uint8_t* out, size_t capacity)
+                                   const array_predictor* arrays, uint8_t* out, size_t capacity)
 {
     encode_result result;
     block_header header;
     block_sums sums;
     uint64_t room = 0;
-    if (choose_scaled_mode(spec, source, codes, capacity, header, sums, room) &&
-        !encode_scaled_coded(spec, source, codes, out, room, header, sums, result.escapes)) {
-        set_scaled_raw(spec, header);
-        result.escapes = 0;
+    if (choose_scaled_mode(spec, source, codes, capacity, header, sums, room)) {
+        if (encode_scaled_coded(spec, source, arrays, codes, out, room, header, sums,
+                                result.escapes)) {
+            if (arrays != nullptr) result.backend = tans_backend(header.lanes);
+        } else {
+            set_scaled_raw(spec, header);
+            result.escapes = 0;
+        }
     }
     finish_scaled(spec, codes, header, sums, out, capacity, result);
     return result;
@@ -481,9 +493,10 @@ status copy_scaled(const block_spec& spec, const block_header& header, Expected 
     return half && from[header.count / 2] >> 4 != 0 ? status::corrupt_stream : status::ok;
 }
 
-/// decode() for types with a scale.
+/// decode() for types with a scale; `arrays` as for encode_scaled().
 inline decode_result decode_scaled(const block_spec& spec, const uint8_t* block, size_t bytes,
-                                   scaled_source source, box_view<uint8_t> box)
+                                   scaled_source source, const array_predictor* arrays,
+                                   box_view<uint8_t> box)
 {
     decode_result result;
     block_header header;
@@ -501,14 +514,21 @@ inline decode_result decode_scaled(const block_spec& spec, const uint8_t* block,
         const uint8_t* const row_steps = result.row_scaled ? block + at.row_steps : nullptr;
         word_reader words{block + at.words, block + at.words + 2 * uint64_t(header.payload_words)};
         bool opened = false;
-        decoded = with_scaled_coder(spec, header.lanes, [&](const auto& coder) {
+        const auto by_definition = [&](const auto& coder) {
             uint32_t stored[max_lanes];
             for (uint32_t i = 0; i < max_lanes; ++i)
                 stored[i] =
                     i < header.lanes ? load_u32(block + at.states + 4 * i) : coder.idle_lane;
             return decode_scaled_steps(spec, coder, source, codes, row_steps, header.lanes, words,
                                        stored, sums, opened);
-        });
+        };
+        if (arrays != nullptr) {
+            result.backend = tans_backend(header.lanes);
+            decoded = decode_tans_steps(spec, *arrays, codes, row_steps, header.lanes, words,
+                                        block + at.states, sums, opened);
+        } else {
+            decoded = with_scaled_coder(spec, header.lanes, by_definition);
+        }
         if (!opened) {  // the hash could not say anything
             result.code = decoded;
             return result;

@@ -1,0 +1,291 @@
+#pragma once
+// The steps of tANS blocks of int8 and int4 whose predictions are arrays: means, sigmas and scales
+// along rows of channels, a batch of rows of the bank, then the lanes. By AVX2 (tans_planes.hpp)
+// where the unit is compiled for it, else lane after lane (tans_loop.hpp); encoding goes lane after
+// lane. Bytes and statuses are those of the definition in scaled_block.hpp, which serves callables.
+// Measured (bench/run, Zen 3), AVX2 decodes about three times as fast as the loop over lanes.
+
+#include "block_job.hpp"
+#include "tans_loop.hpp"
+
+#if NORMANS_AVX2
+#include "tans_planes.hpp"
+#endif
+
+namespace normans {
+inline namespace NORMANS_NAMESPACE {
+namespace detail {
+
+/// What a result says of blocks that were coded here.
+constexpr backend_id tans_backend(uint32_t lanes)
+{
+    if (lanes == 1) return backend_id::scalar;
+    return NORMANS_AVX2 ? backend_id::avx2 : backend_id::portable;
+}
+
+/// Means and sigma indices of array views along a row.
+class tans_views {
+public:
+    tans_views(const array_predictor& from) : from_(from)
+    {
+        const scalar_type type = from.means.type;
+        if (type == any_means::fp32 || type == scalar_type::bf16) return;
+        for (uint32_t code = 0; code < 256; ++code) {
+            const uint8_t byte = uint8_t(code);
+            fp8_means{&byte, 0, 0, type}.run({}, 1, fp8_ + code);
+        }
+    }
+
+    void load(const scalar_position& at, uint32_t n, uint32_t* mean, uint8_t* sigma) const
+    {
+        load_means(at, n, mean);
+        if (from_.affine.a != nullptr) {
+            const size_t channel = size_t(at.head) * from_.affine.dim + at.channel;
+            map(from_.affine.a + channel, from_.affine.b + channel, n, mean);
+        }
+        load_sigmas(at, n, sigma);
+    }
+
+private:
+    void load_means(const scalar_position& at, uint32_t n, uint32_t* to) const
+    {
+        const any_means& means = from_.means;
+        const ptrdiff_t first = offset_of(at, means.head_stride, means.token_stride);
+        if (means.type == any_means::fp32) {
+            std::memcpy(to, static_cast<const float*>(means.data) + first, n * sizeof(float));
+        } else if (means.type == scalar_type::bf16) {
+            const uint16_t* const from = static_cast<const uint16_t*>(means.data) + first;
+            uint32_t i = 0;
+#if NORMANS_AVX2
+            for (; i + 8 <= n; i += 8)
+                _mm256_storeu_si256(
+                    reinterpret_cast<__m256i*>(to + i),
+                    _mm256_slli_epi32(_mm256_cvtepu16_epi32(_mm_loadu_si128(
+                                          reinterpret_cast<const __m128i*>(from + i))),
+                                      16));
+#endif
+            for (; i < n; ++i) to[i] = uint32_t(from[i]) << 16;
+        } else {
+            const uint8_t* const from = static_cast<const uint8_t*>(means.data) + first;
+            for (uint32_t i = 0; i < n; ++i) to[i] = fp8_[from[i]];
+        }
+    }
+
+    // map_mean(), but for what cleaning would change.
+    static void map(const float* a, const float* b, uint32_t n, uint32_t* mean)
+    {
+        uint32_t i = 0;
+#if NORMANS_AVX2
+        for (; i + 8 <= n; i += 8) {
+            float* const at = reinterpret_cast<float*>(mean + i);
+            _mm256_storeu_ps(at, _mm256_fmadd_ps(_mm256_loadu_ps(at), _mm256_loadu_ps(a + i),
+                                                 _mm256_loadu_ps(b + i)));
+        }
+#endif
+        for (; i < n; ++i)
+            mean[i] = map_mean(mean[i], float_to_bits(a[i]), float_to_bits(b[i]));
+    }
+
+    void load_sigmas(scalar_position at, uint32_t n, uint8_t* to) const
+    {
+        const any_sigmas& sigmas = from_.sigmas;
+        if (sigmas.type == any_sigmas::kind::index) {
+            const uint8_t* const from = static_cast<const uint8_t*>(sigmas.data) +
+                                        sigmas.place_of(at);
+            const uint32_t stride = sigmas.scalar_stride + sigmas.channel_stride;
+            if (stride == 0) std::memset(to, *from, n);
+            else if (stride == 1) std::memcpy(to, from, n);
+            else for (uint32_t i = 0; i < n; ++i) to[i] = from[size_t(i) * stride];
+        } else {
+            for (uint32_t i = 0; i < n; ++i, ++at.index, ++at.channel) to[i] = sigmas(at);
+        }
+    }
+
+    const array_predictor& from_;
+    uint32_t fp8_[256];
+};
+
+/// Rows of a bank, batch by batch.
+class tans_source {
+public:
+    tans_source(const block_spec& spec, const array_predictor& predictor, const uint8_t* row_steps)
+        : spec_(spec),
+          views_(predictor),
+          row_steps_(row_steps),
+          levels_(format_of(spec.dtype), *spec.bank)
+    {
+    }
+
+    /// The next n scalars from `walker` on, which begin a batch; where it is wanted also their words
+    /// for the parameter hash.
+    void find_rows(const box_walker& walker, uint32_t n, tans_rows& rows, uint32_t* hashed)
+    {
+        rows.grouped = false;
+        for_runs(walker, n, [&](uint32_t offset, scalar_position at, uint32_t length) {
+            views_.load(at, length, in_.mean + offset, in_.sigma + offset);
+            const int step = row_step_at(row_steps_, at.token);
+            for (uint32_t end = offset + length; offset != end;) {
+                const uint32_t size = spec_.scales.group, most = end - offset;
+                const uint32_t group = size == 0 ? 0 : at.channel / size;
+                const uint32_t left = size == 0 ? most : size - (at.channel - group * size);
+                const uint32_t here = left < most ? left : most;
+                take_scale(at, group);
+                under_scale(offset, here, step, rows);
+                if (spec_.parameter_hash) add_words(offset, here, step, hashed);
+                offset += here;
+                at.channel += here;
+            }
+        });
+#if NORMANS_AVX2
+        levels_.find_rows(scalars_, n, rows);
+#endif
+    }
+
+private:
+    void take_scale(const scalar_position& at, uint32_t group)
+    {
+        const scale_view& from = spec_.scales;
+        const uint32_t bits = float_to_bits(from.data[ptrdiff_t(at.head) * from.head_stride +
+                                                      ptrdiff_t(at.token) * from.token_stride +
+                                                      ptrdiff_t(group) * from.group_stride]);
+        if (bits == last_bits_) return;
+#if NORMANS_AVX2
+        scale_ = plane_scale(bits);
+#else
+        scale_ = make_scale(bits);
+#endif
+        last_bits_ = bits;
+    }
+
+    void under_scale(uint32_t first, uint32_t n, int step, tans_rows& rows)
+    {
+        const fixed_scale fixed(format_of(spec_.dtype), scale_);
+        const int origin =
+            fixed.counts
+                ? 8 * (spec_.sigma_offset - lowest_bank_octave) + 2 * step - scale_.eighths
+                : tans_levels::none;
+#if NORMANS_AVX2
+        static_cast<void>(rows);
+        levels_.under_scale(in_, first, n, origin, fixed, scalars_);
+#else
+        if (fixed.counts) return levels_.find_rows<false>(in_, first, n, origin, fixed, rows);
+        tans_predictions none;
+        for (uint32_t i = first; i < first + n; ++i) {
+            none.mean[i] = fixed.zero;
+            none.sigma[i] = 0;
+        }
+        levels_.find_rows<true>(none, first, n, origin, fixed, rows);
+#endif
+    }
+
+    void add_words(uint32_t first, uint32_t n, int step, uint32_t* hashed) const
+    {
+        for (uint32_t i = first; i < first + n; ++i)
+            hashed[i] = parameter_word(map_mean(in_.mean[i], one_bits, minus_zero_bits),
+                                       in_.sigma[i], step) ^
+                        last_bits_;
+    }
+
+    const block_spec& spec_;
+    tans_views views_;
+    const uint8_t* row_steps_;
+    tans_predictions in_;
+    uint32_t last_bits_ = 0;
+    code_scale scale_{};  // of 0
+#if NORMANS_AVX2
+    const x86_float_mode mode_;  // of affine maps
+    tans_plane_levels levels_;
+    tans_plane_levels::scalars scalars_;
+#else
+    tans_levels levels_;
+#endif
+};
+
+#if NORMANS_AVX2
+using tans_decoder = tans_plane_decoding;
+inline void add_codes(const uint8_t* codes, uint32_t count, uint32_t lanes, check_sums& sums)
+{
+    add_to_plane_sums(codes, count, lanes, sums);
+}
+#else
+using tans_decoder = tans_decoding;
+inline void add_codes(const uint8_t* codes, uint32_t count, uint32_t lanes, check_sums& sums)
+{
+    add_to_sums(codes, count, lanes, sums);
+}
+#endif
+
+/// decode_scaled_steps() for arrays.
+inline status decode_tans_steps(const block_spec& spec, const array_predictor& predictor,
+                                const packed_codes<uint8_t>& to, const uint8_t* row_steps,
+                                uint32_t lanes, word_reader& words, const uint8_t* states,
+                                block_sums& sums, bool& opened)
+{
+    tans_state state(lanes);
+    opened = state.open(states, spec.bank->plan.table_bits, words);
+    if (!opened) return status::corrupt_stream;
+    const uint32_t count = uint32_t(count_of(spec));
+    const tans_decoder decoder(*spec.bank, format_of(spec.dtype));
+    tans_source source(spec, predictor, row_steps);
+    check_sums content, parameters;
+    bool good = true;
+    box_walker walker(spec, 0);
+    for (uint32_t done = 0; done < count; done += tans_batch) {
+        const uint32_t batch = count - done < tans_batch ? count - done : tans_batch;
+        tans_rows rows;
+        alignas(64) uint8_t codes[tans_batch + tans_slack];
+        uint32_t hashed[tans_batch];
+        source.find_rows(walker, batch, rows, hashed);
+        good &= decoder.run(rows, batch, state, words, codes);
+        add_codes(codes, batch, lanes, content);
+        for (uint32_t i = 0; i < batch && spec.parameter_hash; ++i)
+            parameters.lane[i % lanes].add(hashed[i]);
+        for_runs(walker, batch, [&](uint32_t offset, const scalar_position& at, uint32_t n) {
+            to.store_run(at, n, codes + offset);
+        });
+        walker.forward(batch);
+    }
+    sums = {content.total(lanes), parameters.total(lanes)};
+    const bool clean = good && !words.overrun && words.next == words.end && state.ended();
+    return clean ? status::ok : status::corrupt_stream;
+}
+
+/// encode_scaled_steps() for arrays.
+inline bool encode_tans_steps(const block_spec& spec, const array_predictor& predictor,
+                              const packed_codes<const uint8_t>& from, const uint8_t* row_steps,
+                              uint32_t lanes, word_writer& words, uint32_t* stored,
+                              block_sums& sums, uint32_t& escapes)
+{
+    const uint32_t count = uint32_t(count_of(spec));
+    const tans_encoding encoder(*spec.bank, format_of(spec.dtype));
+    tans_state state(lanes);
+    tans_source source(spec, predictor, row_steps);
+    check_sums content, parameters;
+    uint32_t batch = count % tans_batch != 0 ? count % tans_batch : tans_batch;
+    for (box_walker walker(spec, count); walker.position().index != 0; batch = tans_batch) {
+        const uint32_t after = count - walker.position().index;
+        walker.back(batch);
+        tans_rows rows;
+        alignas(64) uint8_t codes[tans_batch + tans_slack];
+        uint32_t hashed[tans_batch];
+        for_runs(walker, batch, [&](uint32_t offset, const scalar_position& at, uint32_t n) {
+            from.load_run(at, n, codes + offset);
+        });
+        source.find_rows(walker, batch, rows, hashed);
+        escapes += encoder.run(rows, batch, codes, state, words);
+        if (words.overrun) return false;
+        check_sums here, hashes;
+        add_codes(codes, batch, lanes, here);
+        put_before(here, after, lanes, content);
+        if (!spec.parameter_hash) continue;
+        for (uint32_t i = 0; i < batch; ++i) hashes.lane[i % lanes].add(hashed[i]);
+        put_before(hashes, after, lanes, parameters);
+    }
+    state.close(stored, words);
+    sums = {content.total(lanes), parameters.total(lanes)};
+    return !words.overrun;
+}
+
+}  // namespace detail
+}  // namespace NORMANS_NAMESPACE
+}  // namespace normans
