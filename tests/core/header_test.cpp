@@ -95,7 +95,7 @@ TEST_CASE("a block header that contradicts itself is refused")
     bytes[0] = 1;
     CHECK(read(bytes) == status::unsupported_version);
     bytes[0] = 0;
-    bytes[1] |= 0x10;  // another coder
+    bytes[1] |= 0x10;  // tANS cannot code it
     CHECK(read(bytes) == status::bad_header);
     for (size_t cut = 0; cut < block_header_bytes; ++cut) {
         block_header header;
@@ -220,7 +220,8 @@ TEST_CASE("the stream header of a tANS stream holds the plan of its bank")
     CHECK(with(11, 2) == status::wrong_model);
     CHECK(with(7, 2) == status::wrong_model);              // no bank for a marginal
     CHECK(with(5, 7) == status::bad_header);               // rANS with a plan
-    CHECK(with(5, 8 | 32) == status::bad_header);          // a third coder
+    CHECK(with(5, 8 | 32) == status::bad_header);          // order 0 with a plan
+    CHECK(with(5, 8 | 48) == status::bad_header);          // a fourth coder
     CHECK(with(5, 9 | 16) == status::bad_header);          // e2m1 has no bank
     CHECK(with(5, 0 | 16) == status::bad_header);          // nor has e4m3fn
 }
@@ -242,8 +243,37 @@ TEST_CASE("a block says its coder")
     CHECK(read(written(header)) == status::ok);
     header.mode = block_mode::raw;
     CHECK(read(written(header)) == status::ok);
-    header.coder = coder_id(2);
+    header.coder = coder_id(3);
     CHECK(read(written(header)) == status::bad_header);
+}
+
+TEST_CASE("a block of order 0 has no predictions, and any type")
+{
+    block_header header{scalar_type::raw8, block_mode::coded, has_content_check, 8, 100, 31, 5,
+                        coder_id::order0};
+    CHECK(written(header)[1] == 0x26);
+    for (unsigned type = 0; type < 10; ++type) {
+        header.dtype = scalar_type(type);
+        header.payload_words = 25;
+        CHECK(read(written(header)) == status::ok);
+    }
+    for (const uint8_t flag : {has_row_steps, has_parameter_hash}) {
+        header.flags = uint8_t(has_content_check | flag);
+        CHECK(read(written(header)) == status::bad_header);
+    }
+    header.flags = has_content_check;
+    header.mode = block_mode::predicted;
+    header.payload_words = 0;
+    CHECK(read(written(header)) == status::bad_header);
+
+    stream_header stream;
+    stream.coder = coder_id::order0;
+    stream.dtype = scalar_type::raw8;
+    std::vector<uint8_t> bytes(stream_header_bytes);
+    write_stream_header(stream, bytes.data());
+    stream_header back;
+    REQUIRE(read_stream_header(bytes.data(), bytes.size(), back) == status::ok);
+    CHECK(back.coder == coder_id::order0);
 }
 
 TEST_CASE("fingerprint_of: pinned, since files hold it")

@@ -8,6 +8,7 @@
 
 #include <normans/core/scalar.hpp>
 
+#include "support/ordered_codes.hpp"
 #include "support/test_rng.hpp"
 
 using namespace normans;

@@ -12,6 +12,7 @@
 #include <normans/core/uniform_model.hpp>
 
 #include "support/exact_float.hpp"
+#include "support/ordered_codes.hpp"
 #include "support/reference_rans.hpp"
 #include "support/test_rng.hpp"
 

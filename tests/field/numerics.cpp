@@ -10,6 +10,7 @@
 #include <thread>
 
 #include "field/page.hpp"
+#include "support/ordered_codes.hpp"
 
 using namespace field;
 
@@ -232,7 +233,8 @@ uint32_t check_tiling(const normal_model<Type>& model, const scalar_model& m)
         flaws += end != rans_format::total;
     } else {
         const uint32_t step = uint32_t(1) << m.group_bits;
-        for (uint32_t index = 0; index < codes; index += step) take(code_at(format, index));
+        for (uint32_t index = 0; index < codes; index += step)
+            take(normans_test::code_at(format, index));
         // A group's codes share its interval.
         if (step > 1) {
             for (uint32_t code = 1; code < codes; code += 97) {

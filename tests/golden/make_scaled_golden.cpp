@@ -1,4 +1,5 @@
-// Writes the golden cases of int8, int4 and e2m1 and their hash.  usage: make_scaled_golden FOLDER
+// Writes the golden cases of int8, int4 and e2m1, and those of order 0, each with their hash.
+//     make_scaled_golden FOLDER ORDER0_FOLDER
 // Run by hand, and only for the reasons that golden_test.cpp gives. Data from integers alone.
 
 #include "../support/golden_case.hpp"
@@ -170,20 +171,98 @@ golden_case make(const recipe& r, std::uint64_t seed)
     return c;
 }
 
-}  // namespace
+// Codes like a bell, with rare others; tables of the same codes for `groups` groups of channels, or
+// none. A table that lacks a symbol makes the block take one of its own.
+struct order0_recipe {
+    const char* name;
+    scalar_type type;
+    std::uint32_t heads, tokens, dim, lanes;
+    std::uint32_t tables = 0, group = 0;
+    unsigned flags = 2;
+    bool lacks = false;
+    std::uint32_t spread = 6;  // a step up to it: 0 is a constant, 1000 nearly uniform
+};
 
-int main(int count, char** arguments)
+constexpr order0_recipe order0_recipes[] = {
+    {"e4m3fn_page", scalar_type::e4m3fn, 2, 16, 64, 32},
+    {"e4m3fn_1_lane", scalar_type::e4m3fn, 1, 9, 61, 1},
+    {"e4m3fn_8_lanes", scalar_type::e4m3fn, 1, 33, 61, 8, 0, 0, 10},
+    {"e4m3fn_shared", scalar_type::e4m3fn, 2, 9, 61, 16, 1},
+    {"e4m3fn_channel_groups", scalar_type::e4m3fn, 2, 9, 64, 32, 4, 32},
+    {"e4m3fn_uneven_groups", scalar_type::e4m3fn, 2, 9, 50, 8, 8, 13},
+    {"e4m3fn_lacks_a_symbol", scalar_type::e4m3fn, 1, 30, 64, 8, 1, 0, 2, true},
+    {"e4m3fn_no_check", scalar_type::e4m3fn, 1, 30, 64, 8, 0, 0, 0},
+    {"e4m3fn_fine_table", scalar_type::e4m3fn, 1, 512, 64, 32},
+    {"e4m3fn_few_codes", scalar_type::e4m3fn, 1, 30, 64, 8, 0, 0, 2, false, 1},
+    {"e4m3fn_constant", scalar_type::e4m3fn, 1, 30, 64, 8, 0, 0, 2, false, 0},
+    {"raw8_raw", scalar_type::raw8, 1, 5, 61, 8, 0, 0, 2, false, 1000},
+    {"raw8_page", scalar_type::raw8, 1, 30, 61, 8},
+    {"bf16_page", scalar_type::bf16, 1, 40, 61, 32},
+    {"bf16_shared", scalar_type::bf16, 2, 9, 64, 32, 4, 64},
+    {"bf16_one_high_byte", scalar_type::bf16, 1, 30, 64, 8, 0, 0, 2, false, 1},
+    {"int8_page", scalar_type::int8, 1, 30, 61, 16},
+    {"int4_page", scalar_type::int4, 1, 30, 61, 8, 0, 0, 2, false, 1},
+    {"int4_shared", scalar_type::int4, 1, 7, 61, 32, 1, 0, 2, false, 1},
+    {"e2m1_raw", scalar_type::e2m1, 1, 3, 33, 8, 0, 0, 2, false, 1000},
+    {"empty", scalar_type::e4m3fn, 1, 0, 64, 8},
+    {"one_scalar", scalar_type::int4, 1, 1, 1, 8},
+};
+
+golden_case make(const order0_recipe& r, std::uint64_t seed)
 {
-    if (count != 2) return 1;
-    const std::string folder = arguments[1];
+    golden_case c;
+    test_rng rng(seed);
+    c.name = r.name;
+    c.spec.dtype = r.type;
+    c.spec.coder = coder_id::order0;
+    c.spec.heads = r.heads;
+    c.spec.tokens = r.tokens;
+    c.spec.dim = r.dim;
+    c.spec.lanes = r.lanes;
+    c.spec.content_check = (r.flags & 2) != 0;
+    c.spec.has_fingerprint = (r.flags & 8) != 0;
+    if (c.spec.has_fingerprint) c.spec.fingerprint = 0x0123456789abcdefu;
+    c.table_group = r.group;
+    const unsigned bits = normans::format_of(r.type).code_bits;
+    const unsigned planes = normans::code_bytes(r.type);
+    std::vector<std::vector<std::uint32_t>> counts(
+        r.tables, std::vector<std::uint32_t>(256, r.lacks ? 0 : 1));
+    for (std::uint64_t i = 0; i < normans::count_of(c.spec); ++i) {
+        const int center = bits == 4 ? 5 : 60;
+        int code = center + rng.noise() * int(r.spread) / 65536;
+        if (r.spread >= 6 && rng.below(99) == 0) code = int(rng.bits(16));
+        if (bits == 16) code = code * 37 + int(rng.bits(3));
+        code &= (1 << bits) - 1;
+        c.codes.push_back(std::uint16_t(code));
+        if (r.tables == 0 || i == 0) continue;  // the first code may be the one that is lacking
+        const std::uint64_t row = i / r.dim, channel = row / r.tokens * r.dim + i % r.dim;
+        const std::size_t table = r.group == 0 ? 0 : std::size_t(channel / r.group * planes);
+        if (planes == 2) ++counts[table][std::size_t(code >> 8)];
+        ++counts[table + planes - 1][std::size_t(code & 255)];
+    }
+    if (r.lacks) c.codes[0] = 0x7b, counts[0][0x7b] = 0;
+    for (std::vector<std::uint32_t>& one : counts) {
+        if (bits == 4)
+            for (std::size_t s = 16; s < 256; ++s) one[s] = 0;
+        c.tables.resize(c.tables.size() + 256);
+        if (normans::order0_normalize(one.data(), &c.tables[c.tables.size() - 256]) !=
+            normans::status::ok)
+            std::fprintf(stderr, "%s: no table\n", r.name);
+    }
+    return c;
+}
+
+// Each folder's seeds are its own.
+template <class Recipe, std::size_t N>
+bool write_cases(const std::string& folder, const Recipe (&list)[N], std::uint64_t seed)
+{
     std::map<std::string, std::vector<std::uint8_t>> blocks;  // by file name, as a shell lists them
-    std::uint64_t seed = 2000;
-    for (const recipe& r : recipes) {
+    for (const Recipe& r : list) {
         golden_case c = make(r, ++seed);
         const coded_case coded = encode_case(c);
         if (!coded.result) {
             std::fprintf(stderr, "%s: %s\n", r.name, normans::status_name(coded.result.code));
-            return 1;
+            return false;
         }
         c.block = coded.block;
         blocks[c.name + ".txt"] = c.block;
@@ -199,5 +278,15 @@ int main(int count, char** arguments)
         for (const std::uint8_t byte : block) hash.add(byte);
     }
     std::ofstream(folder + "/hash") << to_hex(std::vector<std::uint64_t>{hash.value()}, 16) << "\n";
-    return 0;
+    return true;
+}
+
+}  // namespace
+
+int main(int count, char** arguments)
+{
+    return count == 3 && write_cases(arguments[1], recipes, 2000) &&
+                   write_cases(arguments[2], order0_recipes, 5000)
+               ? 0
+               : 1;
 }

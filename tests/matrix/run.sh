@@ -75,7 +75,7 @@ run_one()
         for mode in "" --flush-to-zero; do
             local files=()
             [ "$program" = golden_test ] && files=("$root"/tests/golden/v0/*.txt \
-                "$root"/tests/golden/v0_scaled/*.txt)
+                "$root"/tests/golden/v0_scaled/*.txt "$root"/tests/golden/v0_order0/*.txt)
             # shellcheck disable=SC2086
             if ! "$stem.$program" $mode "${files[@]}" >"$stem.$program.out" \
                 2>>"$stem.$program.log"; then

@@ -17,6 +17,8 @@
 //     fingerprint HEX               with flag 8; 16 digits
 //     bank HEX                      tANS only: the bank's plan (pack_plan), 4 digits
 //     scales HEX, group N           int8, int4, e2m1: fp32 bits per head, token, N channels
+//     order0 GROUP                  order 0; then mu and sigma are empty, and there are no scales
+//     tables HEX                    with order0, optional: tables of 256 frequencies of 4 digits
 //     block HEX                     the block's bytes
 // No floating point and no test framework here: this is compiled under every flag of the matrix.
 
@@ -43,6 +45,10 @@ struct golden_case {
     std::vector<std::uint8_t> block;
     std::vector<std::uint16_t> bank;  // empty: rANS
     std::vector<std::uint32_t> scales;
+    std::vector<std::uint16_t> tables;  // of order 0, if blocks share some
+    std::uint32_t table_group = 0;
+
+    bool order0() const { return spec.coder == normans::coder_id::order0; }
 };
 
 template <class Number>
@@ -102,7 +108,9 @@ inline std::string format_case(const golden_case& c)
     if (spec.has_fingerprint)
         text += "fingerprint " + to_hex(std::vector<std::uint64_t>{spec.fingerprint}, 16) + "\n";
     if (!c.bank.empty()) text += "bank " + to_hex(c.bank, 4) + "\n";
-    if (normans::has_scale(spec.dtype))
+    if (c.order0()) text += "order0 " + std::to_string(c.table_group) + "\n";
+    if (!c.tables.empty()) text += "tables " + to_hex(c.tables, 4) + "\n";
+    if (normans::has_scale(spec.dtype) && !c.order0())
         text += "scales " + to_hex(c.scales, 8) + "\ngroup " + std::to_string(spec.scales.group) +
                 "\n";
     return text + "block " + to_hex(c.block, 2) + "\n";
@@ -143,6 +151,7 @@ inline bool read_case(const char* path, golden_case& c)
         !from_hex(field["affine_b"], 8, c.affine_b) ||
         !from_hex(field["marginal"], 4, c.marginal) || !from_hex(field["mu"], 8, c.mu) ||
         !from_hex(field["sigma"], 2, c.sigma) || !from_hex(field["block"], 2, c.block) ||
+        !from_hex(field["tables"], 4, c.tables) ||
         !from_hex(field["bank"], 4, c.bank) || !from_hex(field["scales"], 8, c.scales) ||
         !from_hex(field["codes"], code_digits(spec.dtype), c.codes))
         return fail("hex");
@@ -152,15 +161,19 @@ inline bool read_case(const char* path, golden_case& c)
     spec.has_fingerprint = (flags[0] & 8) != 0;
     if (fingerprint.size() != (spec.has_fingerprint ? 1u : 0u)) return fail("fingerprint");
     if (spec.has_fingerprint) spec.fingerprint = fingerprint[0];
-    const std::uint64_t count = normans::count_of(spec);
+    spec.coder = c.bank.empty() ? normans::coder_id::rans : normans::coder_id::tans;
+    if (field.count("order0") != 0) {
+        spec.coder = normans::coder_id::order0;
+        c.table_group = std::uint32_t(std::atoi(field["order0"].c_str()));
+    }
+    const std::uint64_t count = normans::count_of(spec), predicted = c.order0() ? 0 : count;
     const std::size_t channels = std::size_t(spec.heads) * spec.dim;
-    if (c.mu.size() != count || c.sigma.size() != count || c.codes.size() != count ||
-        c.affine_a.size() != c.affine_b.size() ||
+    if (c.mu.size() != predicted || c.sigma.size() != predicted || c.tables.size() % 256 != 0 ||
+        c.codes.size() != count || c.affine_a.size() != c.affine_b.size() ||
         (!c.affine_a.empty() && c.affine_a.size() != channels) ||
         (!c.marginal.empty() && c.marginal.size() != 256))
         return fail("lengths");
-    spec.coder = c.bank.empty() ? normans::coder_id::rans : normans::coder_id::tans;
-    if (normans::has_scale(spec.dtype)) {
+    if (normans::has_scale(spec.dtype) && !c.order0()) {
         const int group = std::atoi(field["group"].c_str());
         if (group <= 0) return fail("group");
         spec.scales.group = std::uint32_t(group);
@@ -208,6 +221,13 @@ auto with_prediction(const golden_case& c, Function f)
         normans::unpack_plan(spec.shape, c.bank.empty() ? 6u : c.bank[0]);
     const bank_rows_of rows(normans::valid_plan(plan) ? plan : normans::bank_plan{});
     spec.bank = &rows.bank;
+    std::vector<normans::order0_table> tables(c.tables.size() / 256);
+    for (std::size_t i = 0; i < tables.size(); ++i)
+        if (normans::make_order0_table(&c.tables[256 * i], tables[i]) != normans::status::ok)
+            std::fprintf(stderr, "%s: no table\n", c.name.c_str());
+    const normans::order0_tables shared{tables.data(), std::uint32_t(tables.size()),
+                                        c.table_group};
+    if (!tables.empty()) spec.tables = &shared;
     return f(spec, mapped_predictor{{mu.data()}, {c.sigma.data()}, {a.data(), b.data(), spec.dim}});
 }
 

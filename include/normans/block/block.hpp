@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "../core/normal.hpp"
+#include "../core/order0_table.hpp"
 #include "../core/stream.hpp"
 #include "../wire/header.hpp"
 #include "predictor.hpp"
@@ -40,9 +41,10 @@ struct block_spec {
     int sigma_offset = default_sigma_offset;
     shape_id shape = shape_id::gaussian;
     const marginal_table* marginal = nullptr;  // for shape_id::mixture_marginal only
-    coder_id coder = coder_id::rans;  // tans: int8 and int4, with a bank
+    coder_id coder = coder_id::rans;  // tans: int8 and int4, with a bank; order0: no predictions
     const tans_bank* bank = nullptr;  // its plan's shape is `shape`; encoders need all of it
-    scale_view scales{};              // of int8, int4 and e2m1
+    const order0_tables* tables = nullptr;  // of order 0, if blocks share some
+    scale_view scales{};              // of int8, int4 and e2m1 (order 0 needs none)
     bool row_scale = false;        // the encoder may store row steps, and does where they pay
     bool content_check = true;     // off: damage can pass; the decoder insists on what is set here
     bool parameter_hash = false;   // explains a failed content check: "your predictor drifted"
@@ -126,10 +128,20 @@ NORMANS_HD constexpr size_t max_encoded_bytes(const block_spec& spec)
 
 namespace detail {
 
+NORMANS_HD inline bool enough_tables(const block_spec& spec)
+{
+    return spec.tables == nullptr ||
+           (spec.tables->table != nullptr &&
+            spec.tables->count >= order0_tables_needed(uint64_t(spec.heads) * spec.dim,
+                                                       spec.tables->group,
+                                                       code_bytes(spec.dtype)));
+}
+
 NORMANS_HD inline status check_spec(const block_spec& spec)
 {
     const bool needs_marginal = spec.shape == shape_id::mixture_marginal;
-    const bool scaled = has_scale(spec.dtype), banked = spec.coder == coder_id::tans;
+    const bool banked = spec.coder == coder_id::tans, counted = spec.coder == coder_id::order0;
+    const bool scaled = has_scale(spec.dtype) && !counted;
     const bool good = valid_scalar(spec.dtype) && can_code(spec.coder, spec.dtype) &&
                       (!scaled || !needs_marginal) &&
                       (!scaled || spec.scales.data != nullptr || count_of(spec) == 0) &&
@@ -138,6 +150,7 @@ NORMANS_HD inline status check_spec(const block_spec& spec)
                       count_of(spec) != ~uint64_t(0) &&
                       (spec.lanes == 0 || valid_lanes(spec.lanes)) && valid_shape(spec.shape) &&
                       needs_marginal == (spec.marginal != nullptr) &&
+                      (!counted || (!spec.parameter_hash && enough_tables(spec))) &&
                       spec.sigma_offset >= min_sigma_offset &&
                       spec.sigma_offset <= max_sigma_offset;
     return good ? status::ok : status::bad_argument;

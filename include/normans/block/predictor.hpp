@@ -274,6 +274,10 @@ NORMANS_HD view_predictor<Means, Sigmas, Affine> predict(Means means, Sigmas sig
 /// Views whose kinds are known at run time only: one type, compiled once (see dispatch.hpp).
 using array_predictor = view_predictor<any_means, any_sigmas, channel_affine>;
 
+/// For coders that read no predictions.
+inline constexpr array_predictor no_predictor{
+    {nullptr, 0, 0, any_means::fp32}, {nullptr, 0, 0, 0}, {nullptr, nullptr, 0}};
+
 namespace detail {
 
 template <class View, class = void>

@@ -1,9 +1,7 @@
 #pragma once
-// The only rANS arithmetic: one step of a lane group, decoding and encoding. What surprises:
-// encoding runs backwards, words are written downward, and the lanes share one run of words.
-// Between two steps lower_bound <= state < lower_bound << word_bits in every lane. The decoder's
-// advance may break that downward and refill restores it with one word; the encoder restores it
-// before each push, again with at most one word.
+// The only rANS arithmetic: one step of a lane group, both ways. stream.hpp has the surprises.
+// Between two steps lower_bound <= state < lower_bound << word_bits in every lane. A decoder's
+// advance breaks that downward, refill restores it; an encoder does before each push, by one word.
 // The order of events is the format (one step of the decoder):
 //   1. slot = low bits of the state -> interval      2. state = freq (state >> 15) + slot - start
 //   3. starved lanes take a word, lane 0 first
@@ -16,6 +14,21 @@
 namespace normans {
 inline namespace NORMANS_NAMESPACE {
 
+/// Events 2 and 3 of every rANS decoder; enter_interval is the inverse.
+NORMANS_EITHER_SIDE template <class Lanes, class State, class Freq, class Offset, class Reader>
+NORMANS_HD NORMANS_INLINE void leave_interval(State& x, const Freq& f, const Offset& o, Reader& in)
+{
+    Lanes::advance(x, f, o);
+    Lanes::refill(x, in);
+}
+
+NORMANS_EITHER_SIDE template <class Lanes, class State, class Freq, class Start, class Writer>
+NORMANS_HD NORMANS_INLINE void enter_interval(State& x, const Freq& f, const Start& s, Writer& out)
+{
+    Lanes::spill(x, Lanes::full_for(x, f), out);
+    Lanes::divide(x, f, s);
+}
+
 /// Decodes one scalar per active lane; returns the codes (0 where inactive). A lane whose slot
 /// belongs to no code is set in `corrupt`. `words` says in the end whether they ran out.
 NORMANS_EITHER_SIDE template <class Lanes, class Model, class Guess, class Reader>
@@ -26,10 +39,8 @@ decode_step(typename Lanes::state& state, const Model& model, const Guess& guess
 {
     const auto slots = Lanes::slot(state);
     const auto found = Lanes::locate(model, guess, models, slots, active);
-    Lanes::advance(state, found.freq, Lanes::subtract(slots, found.start));
-    Lanes::refill(state, words);
+    leave_interval<Lanes>(state, found.freq, Lanes::subtract(slots, found.start), words);
     if (!Lanes::any(found.raw | found.escaped | found.corrupt)) return found.code;
-
     corrupt = corrupt | found.corrupt;
     auto bits = Lanes::pop(state, found.raw_bits);
     if (model.marginal != nullptr && Lanes::any(found.escaped)) {
@@ -81,8 +92,7 @@ encode_step(typename Lanes::encoder_state& state, const Model& model,
         }
         Lanes::push(state, found.raw_bits, rest);
     }
-    Lanes::spill(state, Lanes::full_for(state, found.freq), words);
-    Lanes::divide(state, found.freq, found.start);
+    enter_interval<Lanes>(state, found.freq, found.start, words);
     return found.escaped;
 }
 

@@ -70,15 +70,7 @@ NORMANS_HD constexpr uint32_t ordered_index(scalar_format format, uint32_t code)
     return format.is_integer || code < sign ? code ^ sign : sign - 1 - (code & (sign - 1));
 }
 
-/// The inverse of ordered_index.
-NORMANS_HD constexpr uint32_t code_at(scalar_format format, uint32_t index)
-{
-    const uint32_t sign = format.code_sign();
-    return format.is_integer || index >= sign ? index ^ sign : sign | (sign - 1 - index);
-}
-
 namespace detail {
-
 // n * 2^-(bias + mantissa_bits) as fp32 bits: n half-steps of the subnormals. n < 2^24.
 NORMANS_HD inline uint32_t half_steps(scalar_format format, uint32_t n)
 {
@@ -86,7 +78,6 @@ NORMANS_HD inline uint32_t half_steps(scalar_format format, uint32_t n)
     return float_to_bits(float(int32_t(n))) -
            (uint32_t(format.bias + int(format.mantissa_bits)) << 23);
 }
-
 }  // namespace detail
 
 /// The lower edge of the cell of magnitude `magnitude` as fp32 bits (positive): 0 for 0, else the

@@ -12,7 +12,6 @@ namespace normans {
 inline namespace NORMANS_NAMESPACE {
 
 namespace detail {
-
 // fp32 bits -> nearest integer, ties to even, clamped.
 NORMANS_HD inline int round_to_z(uint32_t bits)
 {
@@ -25,7 +24,6 @@ NORMANS_HD inline int round_to_z(uint32_t bits)
     const int z = int((significand + (uint32_t(1) << (shift - 1)) - 1 + even) >> shift);
     return negative ? -z : z > highest_z ? highest_z : z;
 }
-
 }  // namespace detail
 
 /// The definition, in integers. Finite operands.

@@ -122,11 +122,13 @@ template <class Predictor>
 using source_t = decltype(source_of(std::declval<const Predictor&>(),
                                     std::declval<const block_spec&>()));
 
-template <class Backend, class Block, class Call>
-void code_all(size_t count, Call call)
+// Order0: who takes blocks of that coder (order0_block.hpp).
+template <class Backend, class Block, class Order0, class Call>
+void code_all(size_t count, Order0 order0, Call call)
 {
     block_bundle<Backend, Block> bundle;
     for (size_t i = 0; i < count; ++i) {
+        if (order0.take(call(i))) continue;
         Block next;
         const block_stage stage =
             next.template begin<integers_by_planes_v<Backend, typename Block::job_type>>(call(i));
@@ -134,6 +136,7 @@ void code_all(size_t count, Call call)
         if (stage == block_stage::plain) next.finish();
     }
     bundle.flush();
+    order0.flush();
 }
 
 }  // namespace detail

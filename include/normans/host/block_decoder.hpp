@@ -4,6 +4,7 @@
 
 #include "../block/check.hpp"
 #include "block_bundle.hpp"
+#include "order0_block.hpp"
 #include "scaled_block.hpp"
 
 namespace normans {
@@ -147,7 +148,7 @@ template <class Backend, class Code, class Call>
 void decode_all(size_t count, Call call) noexcept
 {
     using job = block_job<Code, source_t<typename decltype(call(0))::predictor_type>>;
-    code_all<Backend, block_decoder<job>>(count, call);
+    code_all<Backend, block_decoder<job>>(count, order0_decoder<Backend, Code>{}, call);
 }
 
 }  // namespace detail

@@ -3,6 +3,7 @@
 // block by block to the end: which mode a block gets, and its bytes.
 
 #include "block_bundle.hpp"
+#include "order0_block.hpp"
 #include "scaled_block.hpp"
 
 namespace normans {
@@ -257,7 +258,7 @@ template <class Backend, class Code, class Call>
 void encode_all(size_t count, Call call) noexcept
 {
     using job = block_job<const Code, source_t<typename decltype(call(0))::predictor_type>>;
-    code_all<Backend, block_encoder<job>>(count, call);
+    code_all<Backend, block_encoder<job>>(count, order0_encoder<Backend, Code>{}, call);
 }
 
 }  // namespace detail

@@ -13,7 +13,8 @@
 //               row steps                     if flagged; coded only; a nibble per token (j + 6),
 //                                             low nibble first, zero-padded to 4 bytes
 //               u32  states[lanes]            coded only; tANS: see core/tans_format.hpp
-//               u16  words[payload_words]     ascending in the decoder's order, zero-padded to 4
+//               u16  words[payload_words]     ascending in the decoder's order, zero-padded to 4;
+//                                             order 0: see host/order0_block.hpp
 // A block says its own type, lanes and count, so that a mix-up is an error. The geometry, offset
 // and shape, equal for thousands of blocks, stand once in the stream header or the caller's spec.
 
@@ -37,7 +38,7 @@ enum class block_mode : uint8_t {
     predicted,  // every scalar is the code nearest to its mean: nothing is stored
 };
 
-enum class coder_id : uint8_t { rans, tans };
+enum class coder_id : uint8_t { rans, tans, order0 };
 
 enum block_flags : uint8_t {
     has_row_steps = 1,
@@ -46,10 +47,10 @@ enum block_flags : uint8_t {
     has_fingerprint = 8,
 };
 
-/// tANS has banks for integers only.
+/// tANS has banks for integers only; order 0, rANS under static tables, takes all types.
 NORMANS_HD constexpr bool can_code(coder_id coder, scalar_type dtype)
 {
-    return coder == coder_id::rans ||
+    return coder == coder_id::rans || coder == coder_id::order0 ||
            (coder == coder_id::tans && format_of(dtype).is_integer);
 }
 
@@ -126,10 +127,13 @@ NORMANS_HD inline void write_block_header(const block_header& header, uint8_t* t
         return status::bad_header;
     const bool coded = header.mode == block_mode::coded;
     const bool modelled = coded || header.mode == block_mode::predicted;
+    const bool predicts = header.coder != coder_id::order0;
     if ((header.flags & has_row_steps && !coded) ||
         (header.flags & has_parameter_hash && !modelled) ||
         (!(header.flags & has_content_check) && header.content_check != 0) ||
-        (modelled && (!has_model(header.dtype) || header.count == 0)))
+        (!predicts && (header.flags & (has_row_steps | has_parameter_hash) ||
+                       header.mode == block_mode::predicted)) ||
+        (modelled && ((predicts && !has_model(header.dtype)) || header.count == 0)))
         return status::bad_header;
     const uint64_t raw_words = (raw_bytes(header.dtype, header.count) + 1) / 2;
     if ((header.mode == block_mode::raw && header.payload_words != raw_words) ||
@@ -162,7 +166,7 @@ NORMANS_HD constexpr block_layout layout_of(const block_header& header, uint32_t
 /// What the blocks of a file or batch have in common. 40 bytes:
 ///     0 u32 magic  4 u8 format_version  5 u8 scalar_type | coder << 4  6 u8 precision_bits
 ///     7 u8 shape  8 i8 sigma_offset  9 u8 lanes (0: each block's own)
-///    10 u16 tANS: the bank's plan (pack_plan); rANS: zero
+///    10 u16 tANS: the bank's plan (pack_plan); else zero
 ///    12 u32 heads  16 u32 tokens per block  20 u32 dim  24 u64 fingerprint  32 u64 check
 struct stream_header {
     scalar_type dtype = scalar_type::e4m3fn;
@@ -241,7 +245,7 @@ NORMANS_HD inline void write_stream_header(const stream_header& header, uint8_t*
         header.plan = unpack_plan(header.shape, plan);
         if (!valid_plan(header.plan) || pack_plan(header.plan) != plan) return status::wrong_model;
     }
-    if ((header.coder == coder_id::rans && plan != 0) ||
+    if ((header.coder != coder_id::tans && plan != 0) ||
         detail::load_u64(from + 32) != fingerprint_of(from, 32))
         return status::bad_header;
     return status::ok;
