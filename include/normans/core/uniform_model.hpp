@@ -112,7 +112,7 @@ struct scaled_model_of<Type, false> {
 template <scalar_type Type>
 using scaled_model = typename detail::scaled_model_of<Type>::type;
 
-/// `mean` is what mean_in_codes returned, `slope` is row_slope(row_step).
+/// `mean` is what mean_in_codes returned, `slope` a row's.
 template <class Model>
 NORMANS_HD scalar_model prepare_in_codes(const Model& model, uint32_t mean, uint32_t sigma_index,
                                          uint32_t slope, const code_scale& scale)
@@ -122,20 +122,13 @@ NORMANS_HD scalar_model prepare_in_codes(const Model& model, uint32_t mean, uint
                                 known ? multiply(slope, scale.scale) : one_bits);
 }
 
-/// `mean` is what map_mean returned, in units of values; sigma_index 0..255, slope a row's.
-template <class Model>
-NORMANS_HD scalar_model prepare_sloped(const Model& model, uint32_t mean, uint32_t sigma_index,
-                                       uint32_t slope, const code_scale& scale)
-{
-    return prepare_in_codes(model, mean_in_codes(mean, scale), sigma_index, slope, scale);
-}
-
-/// row_step in -6..9.
+/// `mean` is what map_mean returned, in units of values; sigma_index 0..255, row_step in -6..9.
 template <class Model>
 NORMANS_HD scalar_model prepare_scaled(const Model& model, uint32_t mean, uint32_t sigma_index,
                                        int row_step, const code_scale& scale)
 {
-    return prepare_sloped(model, mean, sigma_index, row_slope(row_step), scale);
+    return prepare_in_codes(model, mean_in_codes(mean, scale), sigma_index, row_slope(row_step),
+                            scale);
 }
 
 }  // namespace NORMANS_NAMESPACE

@@ -187,11 +187,13 @@ private:
         const prediction one = in.predicted(job, walker.position());
         const uint32_t mean = clean_mean(one);
         const uint32_t factor = in.row_factor(job, walker.position().token);
-        if constexpr (scaled)
-            return prepare_sloped(in.model_.scalar, mean, one.sigma_index, factor,
-                                  make_scale(job.scale_bits(walker.position())));
-        else
+        if constexpr (scaled) {
+            const code_scale scale = make_scale(job.scale_bits(walker.position()));
+            return prepare_in_codes(in.model_.scalar, mean_in_codes(mean, scale), one.sigma_index,
+                                    factor, scale);
+        } else {
             return in.model_.scalar.prepare_sloped(mean, one.sigma_index, factor);
+        }
     }
 
     // What a row multiplies slopes with, as fp32 bits.

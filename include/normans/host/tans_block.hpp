@@ -6,6 +6,7 @@
 // Measured (bench/run, Zen 3), AVX2 decodes about three times as fast as the loop over lanes.
 
 #include "block_job.hpp"
+#include "float_mode.hpp"
 #include "tans_loop.hpp"
 
 #if NORMANS_AVX2
