@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <vector>
 
+#include <normans/core/uniform_model.hpp>
 #include <normans/normans.hpp>
 
 #include "support/random_scalars.hpp"
@@ -58,6 +59,7 @@ struct page {
     std::vector<float> mean, a, b;
     std::vector<uint16_t> bf16_mean;
     std::vector<uint8_t> fp8_mean, sigma;
+    std::vector<float> scales;  // of integers
     ptrdiff_t head_stride, token_stride;
 
     box_view<const Code> view() const { return {codes.data(), head_stride, token_stride}; }
@@ -103,6 +105,13 @@ array_predictor predictor_of(uint32_t kind, const block_spec& spec, const page<C
     return out;
 }
 
+template <class Code>
+block_spec spec_of(block_spec spec, const page<Code>& from)
+{
+    if (!from.scales.empty()) spec.scales.data = from.scales.data();
+    return spec;
+}
+
 /// Encodes and decodes some blocks of one spec in one call each, with both backends.
 template <class Code, class Source>
 void check_blocks(test_rng& rng, const block_spec& spec, const std::vector<page<Code>>& pages,
@@ -114,7 +123,8 @@ void check_blocks(test_rng& rng, const block_spec& spec, const std::vector<page<
     std::vector<encode_task<Code, predictor>> encoding;
     for (size_t i = 0; i < count; ++i)
         encoding.push_back(
-            {spec, pages[i].view(), source(pages[i]), coded[i].data(), bytes, encode_result{}});
+            {spec_of(spec, pages[i]), pages[i].view(), source(pages[i]), coded[i].data(), bytes,
+             encode_result{}});
     const host_rounding encode_rounding(rng);
     encode_blocks<neon>(encoding.data(), count);
     all.expect(encode_rounding.ends(), spec, "rounding mode");
@@ -122,7 +132,7 @@ void check_blocks(test_rng& rng, const block_spec& spec, const std::vector<page<
     for (size_t i = 0; i < count; ++i) {
         const encode_result& made = encoding[i].result;
         const encode_result scalar = encode<scalar_backend>(
-            spec, pages[i].view(), source(pages[i]), expected[i].data(), bytes);
+            spec_of(spec, pages[i]), pages[i].view(), source(pages[i]), expected[i].data(), bytes);
         all.expect(made && scalar && made.bytes == scalar.bytes, spec, "encode");
         expected[i].resize(scalar.bytes);
         coded[i].resize(made.bytes);
@@ -146,7 +156,8 @@ void check_blocks(test_rng& rng, const block_spec& spec, const std::vector<page<
     }
     std::vector<decode_task<Code, predictor>> decoding;
     for (size_t i = 0; i < count; ++i)
-        decoding.push_back({spec, expected[i].data(), expected[i].size(), source(pages[i]),
+        decoding.push_back({spec_of(spec, pages[i]), expected[i].data(), expected[i].size(),
+                            source(pages[i]),
                             {back[i].data(), pages[i].head_stride, pages[i].token_stride},
                             decode_result{}});
     const host_rounding decode_rounding(rng);
@@ -155,13 +166,17 @@ void check_blocks(test_rng& rng, const block_spec& spec, const std::vector<page<
     for (size_t i = 0; i < count; ++i) {
         std::vector<Code> by_scalar(back[i].size());
         const decode_result read = decode<scalar_backend>(
-            spec, expected[i].data(), expected[i].size(), source(pages[i]),
+            spec_of(spec, pages[i]), expected[i].data(), expected[i].size(), source(pages[i]),
             box_view<Code>{by_scalar.data(), pages[i].head_stride, pages[i].token_stride});
         const decode_result& mine = decoding[i].result;
         all.expect(mine.code == read.code, spec, "status");
         if (read) all.expect(back[i] == by_scalar, spec, "codes");
         if (expected[i] == coded[i]) {
             all.expect(bool(read), spec, "decode");
+            if (has_scale(spec.dtype)) {  // dense: all bytes are codes
+                all.expect(back[i] == pages[i].codes, spec, "round trip");
+                continue;
+            }
             for (uint32_t k = 0; k < count_of(spec); ++k) {
                 const detail::box_walker walker(spec, k);
                 const ptrdiff_t at = detail::offset_of(walker.position(), pages[i].head_stride,
@@ -196,6 +211,77 @@ void check_random(test_rng& rng, scalar_type type, const marginal_table& table)
     check_blocks(rng, spec, pages, [&](const page<Code>& from) {
         return predictor_of(kind, spec, from);
     });
+}
+
+/// Pages of int8 or int4 in scalar order, a scale per row or per 8, 16 or 32 channels; some scales,
+/// means, sigmas and codes are any.
+page<uint8_t> make_integers(test_rng& rng, const block_spec& spec, uint32_t wild)
+{
+    const scalar_format format = format_of(spec.dtype);
+    const uint32_t count = uint32_t(count_of(spec)), reach = format.largest_finite;
+    const uint32_t groups = spec.scales.group == 0 ? 1 : (spec.dim - 1) / spec.scales.group + 1;
+    page<uint8_t> made;
+    made.token_stride = ptrdiff_t(spec.dim);
+    made.head_stride = ptrdiff_t(spec.dim) * ptrdiff_t(spec.tokens);
+    made.codes.resize(size_t(raw_bytes(spec.dtype, count)));
+    for (uint32_t i = 0; i < spec.heads * spec.tokens * groups; ++i)
+        made.scales.push_back(bits_to_float(rng.below(wild) == 0 ? rng.bits(32)
+                                                                 : 120 << 23 | rng.bits(10) << 13));
+    for (uint32_t i = 0; i < count; ++i) {
+        const scalar_position at{i, i / spec.dim / spec.tokens, i / spec.dim % spec.tokens,
+                                 i % spec.dim};
+        block_spec local = spec;
+        local.scales.data = made.scales.data();
+        const code_scale scale = make_scale(float_to_bits(local.scales(at)));
+        // In 1/65536 codes.
+        const int mean = rng.between(-int(reach) * 70000, int(reach) * 70000);
+        const uint32_t octave = rng.below(format.code_bits);
+        const int value = mean + int((int64_t(rng.noise()) << octave) / 4);
+        uint32_t code = nearest_integer_code(format, float_of(value, -16));
+        uint32_t bits = scale.scale == 0 ? 0 : multiply(float_of(mean, -16), scale.scale);
+        int index = scale.eighths + 8 * (int(octave) - 2 - spec.sigma_offset);
+        if (rng.below(wild) == 0) bits = rng.bits(32);
+        if (rng.below(wild) == 0) index = int(rng.bits(8));
+        if (rng.below(wild) == 0) code = rng.bits(format.code_bits);
+        made.mean.push_back(bits_to_float(bits));
+        made.bf16_mean.push_back(uint16_t(bits >> 16));
+        made.fp8_mean.push_back(uint8_t(nearest_code(format_of(scalar_type::e4m3fn), bits)));
+        made.sigma.push_back(uint8_t(index < 0 ? 0 : index > 254 ? 254 : index));
+        made.a.push_back(1.0f + float(rng.bits(8)) / 4096.0f);
+        made.b.push_back(0.0f);
+        const detail::packed_codes<uint8_t> to{
+            {made.codes.data(), made.head_stride, made.token_stride}, format.code_bits == 4};
+        to.store(at, code);
+    }
+    return made;
+}
+
+void check_integers(scalar_type type, uint32_t rounds)
+{
+    test_rng rng(500 + uint64_t(type));
+    for (uint32_t i = 0; i < rounds; ++i) {
+        block_spec spec;
+        spec.dtype = type;
+        spec.heads = 1 + rng.below(3);
+        spec.tokens = 1 + rng.below(9);
+        spec.dim = rng.bits(1) ? 8 * (1 + rng.below(20)) : 1 + rng.below(150);
+        spec.lanes = 8u << rng.below(3);
+        spec.shape = shape_id(rng.below(2));
+        spec.row_scale = rng.bits(1);
+        spec.parameter_hash = rng.below(4) == 0;
+        spec.scales.group = rng.below(4) == 0 ? 0 : 4u << rng.below(4);
+        const uint32_t groups = spec.scales.group == 0 ? 1 : (spec.dim - 1) / spec.scales.group + 1;
+        spec.scales.token_stride = ptrdiff_t(groups);
+        spec.scales.head_stride = ptrdiff_t(groups * spec.tokens);
+        spec.scales.group_stride = 1;
+        const uint32_t kind = rng.bits(7), wild = rng.bits(1) ? 300 : 12;
+        std::vector<page<uint8_t>> pages;
+        for (uint32_t count = 1 + rng.below(9); pages.size() < count;)
+            pages.push_back(make_integers(rng, spec, wild));
+        check_blocks(rng, spec, pages, [&](const page<uint8_t>& from) {
+            return predictor_of(kind, spec, from);
+        });
+    }
 }
 
 /// Every code beside scalars that cost little, so that the block is coded.
@@ -268,6 +354,10 @@ int main(int argc, char** argv)
         if (code_bytes(type) == 1) check_type<uint8_t>(type, rounds);
         else check_type<uint16_t>(type, rounds);
     }
+    const uint64_t coded = all.coded;
+    check_integers(scalar_type::int8, rounds);
+    check_integers(scalar_type::int4, rounds);
+    if (all.coded - coded < rounds) ++all.wrong;  // most are coded
     std::printf("%llu blocks, %llu coded, %llu with row steps, %llu damaged, %llu scalars, "
                 "%llu escapes: %llu wrong, %llu calls in a mode not the host's\n",
                 static_cast<unsigned long long>(all.blocks),

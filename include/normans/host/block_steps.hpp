@@ -36,7 +36,7 @@ public:
     {
         for (uint32_t run = 0; run < Lanes::width / 8; ++run) {
             const uint64_t codes = spread_nibbles(load_u32(from[run] + offset));
-            for (uint32_t i = 0; i < 8; ++i) byte_[8 * run + i] = uint8_t(codes >> 8 * i);
+            store_u64(byte_ + 8 * run, codes);
         }
         return Lanes::load_codes(places_, 0);
     }

@@ -217,7 +217,9 @@ private:
             return {bits_to_float(one_bits - shift), bits_to_float(one_bits + shift), true};
         // The quotient is no tie of fp32's, nor so near to one that a double would hide it.
         const uint32_t inverse = round_to_fp32(double_to_bits(1.0 / widen(scale)));
-        return {bits_to_float(multiply(row, scale) - shift), bits_to_float(inverse + shift), false};
+        const bool exact = (row & 0x7fffff) == 0;  // a power of two, as without row steps
+        const uint32_t slope = exact ? scale + row - one_bits : multiply(row, scale);
+        return {bits_to_float(slope - shift), bits_to_float(inverse + shift), false};
     }
 
     // Another row of every block: where its scales begin, and what goes with them.
