@@ -1,10 +1,13 @@
 """Cases from public bug reports that show when somebody builds, not when somebody runs.
 
+P01  two .cpp and two .cu units that include every header make one program: with -G, and in C++20
+     with -rdc=true and the host's warnings; no table is there twice by a strong name
 P03  the order of the architectures changes nothing; __CUDA_ARCH__ only inside functions
 P08  cuda_fp8.h and cuda_bf16.h before and after, in .cpp and .cu, under the switches that engines
      set; scalars are plain integers
 P09  the device headers need nothing but the runtime's own: no CUB, Thrust or cuda/std
-S04  what a unit costs that includes the headers, or codes two types: seconds and bytes
+S04  what a unit costs that includes the headers, or codes two types: seconds and bytes; no header
+     that is known to be heavy
 """
 
 import argparse
@@ -73,6 +76,42 @@ def read_bytes(path):
         return file.read()
 
 
+def public_headers(include, ending):
+    """As they are included, but for what needs Eigen or a processor's instructions."""
+    found = []
+    for root, _, names in os.walk(os.path.join(include, "normans")):
+        found += [os.path.relpath(os.path.join(root, name), include)
+                  for name in names if name.endswith(ending)
+                  and not re.match(r"planes_(avx|neon)|decompose\.", name)]
+    return "".join(f"#include <{name}>\n" for name in sorted(found))
+
+
+def check_p01(args, folder):
+    everything = public_headers(args.include, ".hpp")
+    device = everything + public_headers(args.include, ".cuh")
+    if everything.count("#include") < 40 or device.count("#include") < 45:
+        return ["headers were not found"]
+    objects = []
+    for name in ("one", "two"):
+        unit = write(folder, name + ".cpp", everything + f"int {name}() {{ return 0; }}\n")
+        objects.append(os.path.join(folder, name + ".o"))
+        run([args.cxx, "-std=c++17", "-c", "-o", objects[-1], f"-I{args.include}", unit])
+    units = [write(folder, name, device + f'#include "{os.path.join(HERE, name)}"\n')
+             for name in ("gate.cu", "gate_main.cu")]
+    warnings = "-Xcompiler=-Wall,-Wextra,-Wconversion,-Wsign-conversion,-Wshadow"
+    complaints = []
+    for options in (["-std=c++17", "-G"], ["-std=c++20", "-rdc=true", warnings]):
+        program = os.path.join(folder, "program")
+        run([args.nvcc, "-Werror", "all-warnings", "-arch=sm_90", f"-I{args.include}"] + options +
+            ["-o", program] + units + objects)
+        names = run(["nm", "-C", program]).splitlines()
+        if not any("offsets_of" in name for name in names):
+            complaints.append("the program has none of our symbols")
+        complaints += [f"a strong name for data: {name}" for name in names
+                       if re.search(r"^\S+ [BDGRS] .*normans::", name)]
+    return complaints
+
+
 def outside_functions(text):
     """Lines with __CUDA_ARCH__ that no function's braces enclose."""
     code = re.sub(r"//[^\n]*|\"(?:\\.|[^\"\\\n])*\"", "", text)
@@ -136,8 +175,13 @@ def check_p08(args, folder):
             f"-I{args.include}", "-isystem", toolkit]
     device = [args.nvcc, "-std=c++17", "-arch=sm_89", "-cubin", "-o", os.devnull, "-Werror",
               "all-warnings", f"-I{args.include}"]
-    run([args.cxx, "-std=c++17", "-fsyntax-only", f"-I{args.include}",
-         write(folder, "alone.cpp", ours + plain)])  # with no toolkit on the path
+    # Without a toolkit: some have its headers where compilers look anyhow.
+    made = run([args.cxx, "-std=c++17", "-M", f"-I{args.include}",
+                write(folder, "alone.cpp", ours + plain)])
+    theirs_too = [name for name in made.replace("\\\n", " ").split()
+                  if os.path.exists(os.path.join(toolkit, os.path.basename(name)))]
+    if theirs_too or "normans.hpp" not in made:
+        return [f"without a toolkit: {theirs_too}"]
     for name, text in (("before", theirs + ours), ("after", ours + theirs)):
         run(host + [write(folder, name + ".cpp", text + plain)])
         run(device + switches + [write(folder, name + ".cu", text + kernels + plain)])
@@ -169,6 +213,11 @@ def seconds(command):
 
 
 def check_s04(args, folder):
+    made = run([args.cxx, "-std=c++17", "-M", f"-I{args.include}",
+                write(folder, "core.cpp", "#include <normans/normans.hpp>\n")])
+    heavy = re.findall(r"\S+/(?:iostream|fstream|sstream|regex|filesystem|random|future)\s", made)
+    if heavy or "normans.hpp" not in made:
+        return [f"normans.hpp includes {heavy}"]
     host = [args.cxx, "-std=c++17", "-O2", "-c", "-o", os.devnull, f"-I{args.include}"]
     out = os.path.join(folder, "out.cubin")
 
@@ -198,7 +247,8 @@ def check_s04(args, folder):
 def main():
     parser = argparse.ArgumentParser(description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
-    checks = {"P03": check_p03, "P08": check_p08, "P09": check_p09, "S04": check_s04}
+    checks = {"P01": check_p01, "P03": check_p03, "P08": check_p08, "P09": check_p09,
+              "S04": check_s04}
     parser.add_argument("check", choices=checks)
     parser.add_argument("--nvcc", required=True)
     parser.add_argument("--cxx", required=True)
