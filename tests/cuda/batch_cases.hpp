@@ -148,7 +148,7 @@ struct either_way {
 /// Encoders and decoders side by side in one warp.
 inline void divergent_warps()
 {
-    constexpr std::uint32_t count = 13;
+    constexpr std::uint32_t count = 12, threads = 8 * 13;  // the last CUDA warp is no whole one
     const fp8_pages pages(800, count);
     const arrays_on_device<fp8_pages, std::uint8_t> on(pages);
     const std::size_t room = max_encoded_bytes(pages.spec);
@@ -171,7 +171,7 @@ inline void divergent_warps()
     const std::string error = launch(either_way{pages.spec, encode_there.data(),
                                                 decode_there.data(), count, encoded.data(),
                                                 decoded.data()},
-                                     1, 128);
+                                     1, threads);
     expect(error.empty(), error.c_str());
     const auto made = slots.copy(), codes = back.copy();
     const auto encoded_there = encoded.copy();

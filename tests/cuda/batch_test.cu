@@ -153,6 +153,14 @@ void refusals()
     expect(codec::supports(spec).ok, "a plain spec is supported");
     spec.lanes = 32;
     expect(!codec::supports(spec).ok && codec::supports(spec).reason[0] != 0, "and why not");
+    block_spec other = spec, impossible = spec;
+    other.dtype = scalar_type::bf16;
+    impossible.lanes = 0;
+    impossible.tokens = impossible.heads = impossible.dim = 1u << 16;
+    expect(!codec::supports(other).ok && !codec::supports(impossible).ok &&
+               codec::supports(other).reason != codec::supports(spec).reason &&
+               codec::supports(impossible).reason != codec::supports(spec).reason,
+           "each for its own reason");
     expect(codec::decode(spec, entries.data(), 1, nullptr, results.data(), nullptr) ==
                cudaErrorInvalidValue,
            "an unsupported spec is refused");

@@ -115,8 +115,9 @@ def main():
     with tempfile.TemporaryDirectory() as folder:
         cubin = os.path.join(folder, "gate.cubin")
         done = subprocess.run([args.nvcc, "-std=c++17", f"-arch={args.arch}", "-Xptxas", "-v",
-                               "-cubin", f"-I{args.include}", "-o", cubin,
-                               os.path.join(here, "gate.cu")], capture_output=True, text=True)
+                               "-Werror", "all-warnings", "-cubin", f"-I{args.include}", "-o",
+                               cubin, os.path.join(here, "gate.cu")],
+                              capture_output=True, text=True)
         if done.returncode != 0:
             sys.exit(done.stdout + done.stderr)
         sass = {}
