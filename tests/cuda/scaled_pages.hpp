@@ -311,21 +311,23 @@ using scaled_width = std::integral_constant<std::uint32_t, Width>;
 template <coder_id Coder>
 using scaled_coder = std::integral_constant<coder_id, Coder>;
 
-/// Runs f(type, width, coder) for what is compiled here: each kind by one width, and under
-/// NORMANS_EVERY_WIDTH by all.
+/// Runs f(type, width, coder) for what is compiled here: each kind by one width, under
+/// NORMANS_EVERY_WIDTH by all; under NORMANS_FEW_TYPES int4 alone, whose codes share bytes.
 template <class Function>
 void for_scaled_codecs(Function f)
 {
     const scaled_coder<coder_id::rans> rans;
     const scaled_coder<coder_id::tans> tans;
-    const scaled_type<scalar_type::int8> int8;
     const scaled_type<scalar_type::int4> int4;
+    f(int4, scaled_width<8>{}, rans);
+    f(int4, scaled_width<32>{}, tans);
+#if !defined(NORMANS_FEW_TYPES)
+    const scaled_type<scalar_type::int8> int8;
     const scaled_type<scalar_type::e2m1> e2m1;
     f(int8, scaled_width<32>{}, rans);
-    f(int4, scaled_width<8>{}, rans);
     f(e2m1, scaled_width<8>{}, rans);
     f(int8, scaled_width<8>{}, tans);
-    f(int4, scaled_width<32>{}, tans);
+#endif
 #if defined(NORMANS_EVERY_WIDTH)
     const auto others = [&](auto type, auto coder, auto other) {
         f(type, scaled_width<1>{}, coder);
@@ -358,14 +360,17 @@ inline scaled_case draw_scaled(test_rng& rng, scalar_type type, coder_id coder,
                                                  0x7f7fffffu, 0xbf800000u};
     for (float& scale : page.scales)
         if (odd && rng.below(12) == 0) scale = bits_to_float(specials[rng.below(6)]);
-    for (std::size_t i = 0; i < page.codes.size(); ++i) {
+    // One scale for a row, or groups of other lengths: the first ones of those that are there.
+    if (rng.below(4) == 0) page.spec.scales.group = rng.below(2) != 0 ? 0 : 48;
+    for (std::uint32_t i = 0; i < page.codes.size(); ++i) {
         if (odd && rng.below(12) == 0) page.mean[i] = bits_to_float(specials[rng.below(6)]);
         if (odd && rng.below(12) == 0)
             page.sigma[i] = std::uint8_t(rng.below(3) ? rng.below(256) : 255);
         if (kind == page_kind::constant) page.codes[i] = 5;
         if (kind != page_kind::predicted) continue;
-        const std::size_t groups = (box.dim + 31) / 32, row = i / box.dim;
-        const float scale = page.scales[row * groups + i % box.dim / 32];
+        const std::uint32_t row = i / box.dim;
+        const float scale =
+            page.spec.scales({i, row / box.tokens, row % box.tokens, i % box.dim});
         const std::uint32_t mean =
             map_mean(float_to_bits(page.mean[i]), one_bits, minus_zero_bits);
         page.codes[i] = std::uint8_t(expected_code(
@@ -397,6 +402,7 @@ inline void compare_random_scaled(std::uint64_t seed, int hurt, scaled_tally& co
         page({2, 5, 64}, page_kind::drawn, false, 0);
         page({3, 4, 16}, page_kind::drawn, true, 50);
         page({1, 4, 96}, page_kind::drawn, false, 100);
+        page({2, 6, 75}, page_kind::drawn, false, 80);
         page({1, 3, 37}, page_kind::drawn, false, 1);
         page({2, 3, 25}, page_kind::constant, false, 0);
         page({2, 3, 25}, page_kind::predicted, true, 0);

@@ -68,9 +68,9 @@ NORMANS_HD constexpr uint32_t stored_parts(const bank_plan& plan, uint32_t octav
 /// The first row of an octave; of bank_octaves: how many rows there are.
 NORMANS_HD constexpr uint32_t first_bank_row(const bank_plan& plan, uint32_t octave)
 {
-    uint32_t row = 0;
-    for (uint32_t o = 0; o < octave; ++o) row += stored_parts(plan, o) << plan.log_steps;
-    return row;
+    uint32_t row = (octave < 3 ? octave : 3) * stored_parts(plan, 0);  // three have as many
+    for (uint32_t o = 3; o < octave; ++o) row += stored_parts(plan, o);
+    return row << plan.log_steps;
 }
 
 /// Rows as both sides read them; `next` and `symbols` are null for decoders.

@@ -86,6 +86,8 @@ public:
     __device__ scaled_rows(const block_spec& spec, const Predictor& predictor)
         : scales_(spec.scales), predictor_(predictor)
     {
+        if (scales_.group != 0)
+            shift_ = __popc(scales_.group) == 1 ? uint32_t(__popc(scales_.group - 1)) : no_shift;
     }
     __device__ void move(const scalar_position& at)
     {
@@ -96,13 +98,17 @@ public:
     __device__ scaled_input operator()(const scalar_position& at) const
     {
         const mapped_prediction p = predictor_(at);
-        const uint32_t group = scales_.group == 0 ? 0 : at.channel / scales_.group;
+        const uint32_t group =
+            shift_ != no_shift ? at.channel >> shift_ : at.channel / scales_.group;
         const uint32_t bits = float_to_bits(row_[ptrdiff_t(group) * scales_.group_stride]);
         return {p.mean, p.sigma_index, bits, make_scale(bits)};
     }
 
 private:
+    static constexpr uint32_t no_shift = 32;  // groups of another length than a power of 2
+
     const scale_view& scales_;
+    uint32_t shift_ = 31;  // from a channel to its group; one group in all
     predictor_rows<Predictor> predictor_;
     const float* row_ = nullptr;
 };

@@ -18,44 +18,6 @@ NORMANS_HD constexpr size_t warp_bank_bytes(const bank_plan& plan)
 
 namespace detail {
 
-// warp_lanes under plain models.
-template <uint32_t Width>
-struct plain_warp_lanes : warp_lanes<Width> {
-    using base = warp_lanes<Width>;
-    using typename base::mask;
-    using models = scalar_model;
-
-    struct intervals {
-        uint32_t start, freq, code, raw_bits;
-        mask raw, escaped, corrupt;
-    };
-    using base::find;
-    using base::locate;
-
-    template <class Model, class Guess>
-    static __device__ intervals locate(const Model& model, const Guess&, const scalar_model& m,
-                                       uint32_t slot, mask active)
-    {
-        if (active.set == 0) return all_of(idle_interval());
-        if (slot < model.shape.escape_slots) return all_of(model.escape());
-        return all_of(m.is_far ? model.locate_far(m, slot) : model.locate(m, slot, 0));
-    }
-
-    template <class Model>
-    static __device__ intervals find(const Model& model, const scalar_model& m, uint32_t code,
-                                     mask active)
-    {
-        return all_of(active.set != 0 ? model.find(m, code) : idle_interval());
-    }
-
-private:
-    static __device__ intervals all_of(const interval& one)
-    {
-        return {one.start, one.freq, one.code, one.raw_bits, {one.raw_bits != 0}, {one.escaped},
-                {one.corrupt}};
-    }
-};
-
 // tans_array_lanes, a lane a thread.
 template <uint32_t Width>
 struct tans_warp_lanes : warp_lanes<Width> {
@@ -98,39 +60,174 @@ private:
     }
 };
 
+// The definition's model where the device reads it.
+template <scalar_type Type>
+struct exact_tables {
+    scaled_model<Type> exact;
+
+    __device__ void fill(const block_spec& spec, uint32_t thread, uint32_t count)
+    {
+        const normal_shape& shape = shape_table(spec.shape);
+        for (uint32_t i = 4 * thread; i < sizeof shape; i += 4 * count)
+            std::memcpy(reinterpret_cast<char*>(&exact.shape) + i,
+                        reinterpret_cast<const char*>(&shape) + i, 4);
+        if (thread != 0) return;
+        exact.sigma_offset = spec.sigma_offset;
+        exact.marginal = nullptr;
+    }
+};
+
+// integer_model as a warp computes it, with the tables of warp_model, which no type enters: a guess
+// of the nearest boundary and the one on its other side. See warp_view.
+template <scalar_type Type>
+class integer_view {
+public:
+    using tables = warp_model<scalar_type::e4m3fn>;
+    struct storage : exact_tables<Type> {
+        tables shaped;
+
+        __device__ void fill(const block_spec& spec, uint32_t thread, uint32_t count)
+        {
+            exact_tables<Type>::fill(spec, thread, count);
+            shaped.fill(spec, thread, count);
+        }
+        __device__ const tables& factors() const { return shaped; }
+    };
+
+    static constexpr scalar_format format = format_of(Type);
+    static constexpr bool grouped = false;
+
+    const integer_model<Type>& exact;
+    const marginal_table* const& marginal;
+    const uint32_t members;
+
+    __device__ integer_view(const storage& in, uint32_t users)
+        : exact(in.exact), marginal(in.exact.marginal), members(users), shaped_(in.shaped, users)
+    {
+    }
+
+    /// Where sigma is 0 or the mean no number, the bias is none.
+    __device__ warp_scalar prepare(uint32_t mean, uint32_t sigma_index,
+                                   const tables::factor& steps) const
+    {
+        warp_scalar s = shaped_.prepare(mean, sigma_index, steps);
+        if (sigma_index == sigma_zero) s.bias = quiet_nan_bits;
+        return s;
+    }
+
+    __device__ bool locate(const warp_scalar& s, uint32_t slot, warp_interval& found) const
+    {
+        constexpr float low = float(lowest) + 0.5f, high = float(highest) + 1.0f;
+        // Boundary i lies at i - 1/2.
+        float near = fused(shaped_.guessed_z(slot), s.deviation, bits_to_float(s.mean)) + 1.0f;
+        near = near > low ? near : low;
+        near = near < high ? near : high;
+        const int boundary = int(near) - (near < 0 ? 1 : 0);
+        const uint32_t near_cdf = cdf(s, boundary);
+        const int other = slot < near_cdf ? boundary - 1 : boundary + 1;
+        const bool known = between(s, slot < near_cdf ? other : boundary, near_cdf,
+                                   cdf(s, other), found);
+        return known & (slot - found.start < found.freq);
+    }
+
+    __device__ warp_interval search(const warp_scalar& s, uint32_t slot) const
+    {
+        if (slot < exact.shape.escape_slots) return warp_interval::of(exact.escape());
+        const scalar_model m = full(s);
+        return warp_interval::of(m.is_far ? exact.locate_far(m, slot) : exact.locate(m, slot, 0));
+    }
+
+    __device__ bool find(const warp_scalar& s, uint32_t code, warp_interval& found) const
+    {
+        const int i = int(code ^ format.code_sign()) + lowest;
+        return between(s, i, cdf(s, i), cdf(s, i + 1), found) & (found.freq != 0);
+    }
+
+    __device__ warp_interval search_code(const warp_scalar& s, uint32_t code) const
+    {
+        return warp_interval::of(exact.find(full(s), code));
+    }
+
+private:
+    static constexpr int lowest = integer_model<Type>::lowest;
+    static constexpr int highest = integer_model<Type>::highest;
+
+    // False where the scalar may be far: see warp_view.
+    __device__ static bool between(const warp_scalar& s, int code, uint32_t one, uint32_t other,
+                                   warp_interval& found)
+    {
+        const uint32_t start = one < other ? one : other;
+        found = {start, (one < other ? other : one) - start,
+                 uint32_t(code - lowest) ^ format.code_sign(), 0};
+        return fabsf(bits_to_float(s.bias)) < 134217728.0f;
+    }
+
+    __device__ uint32_t cdf(const warp_scalar& s, int i) const
+    {
+        int z = i <= lowest ? lowest_z : highest_z;
+#if !defined(__CUDA_ARCH__)
+        if (exponent_field(s.bias) == 255) return 0;  // the host's z_of takes finite numbers only
+#endif
+        if (i > lowest && i <= highest)
+            z = z_of(float_to_bits(float(2 * i - 1)) - (uint32_t(1) << 23), s.slope, s.bias);
+        return shaped_.slots_below(z);
+    }
+
+    __device__ scalar_model full(const warp_scalar& s) const
+    {
+        return exact.prepare_sloped(s.mean, s.sigma_index, s.row_slope);
+    }
+
+    const warp_view<scalar_type::e4m3fn> shaped_;
+};
+
+// warp_view for e2m1, which is a small float.
+template <scalar_type Type>
+class small_float_view : public warp_view<Type> {
+public:
+    struct storage : warp_model<Type> {
+        __device__ const warp_model<Type>& factors() const { return *this; }
+    };
+
+    __device__ small_float_view(const storage& in, uint32_t users) : warp_view<Type>(in, users) {}
+};
+
 template <scalar_type Type, uint32_t Width>
 class warp_rans {
+    using view = std::conditional_t<format_of(Type).is_integer, integer_view<Type>,
+                                    small_float_view<Type>>;
+
 public:
-    using lanes = plain_warp_lanes<Width>;
+    using lanes = warp_lanes<Width>;
     using state = uint32_t;
 
-    struct storage {
-        scaled_model<Type> exact;
-        uint32_t slope[16];  // by nibble
-
+    struct storage : view::storage {
         /// By `count` threads together; a barrier must follow.
         __device__ void fill(const block_spec& spec, uint32_t thread, uint32_t count, void*,
                              size_t)
         {
-            const normal_shape& shape = shape_table(spec.shape);
-            for (uint32_t i = 4 * thread; i < sizeof shape; i += 4 * count)
-                std::memcpy(reinterpret_cast<char*>(&exact.shape) + i,
-                            reinterpret_cast<const char*>(&shape) + i, 4);
-            static constexpr row_slope_table slopes = row_slopes();
-            for (uint32_t i = thread; i < 16; i += count) slope[i] = slopes.bits[i];
-            if (thread != 0) return;
-            exact.sigma_offset = spec.sigma_offset;
-            exact.marginal = nullptr;
+            view::storage::fill(spec, thread, count);
         }
     };
 
-    __device__ explicit warp_rans(const storage& tables) : tables_(tables) {}
-
-    __device__ bool encodes() const { return true; }
-    __device__ scalar_model prepare(const scaled_input& in, uint32_t nibble) const
+    static __device__ bool encodes(const storage&) { return true; }
+    __device__ warp_rans(const storage& tables, uint32_t members)
+        : tables_(tables), view_(tables, members)
     {
-        return prepare_in_codes(tables_.exact, fast_mean_in_codes(in), in.sigma_index,
-                                tables_.slope[nibble], in.scale);
+    }
+
+    __device__ warp_scalar prepare(const scaled_input& in, uint32_t nibble) const
+    {
+        const uint32_t mean = fast_mean_in_codes(in);
+        const bool known = in.scale.scale != 0 && exponent_field(mean) != 255;
+        auto steps = tables_.factors().row[nibble];
+        if (known) {
+            steps.slope = multiply(steps.slope, in.scale.scale);
+            steps.deviation *= bits_to_float(in.scale.inverse);
+        } else {
+            steps.slope = one_bits;
+        }
+        return view_.prepare(mean, known ? in.sigma_index : sigma_zero, steps);
     }
     static __device__ state first() { return rans_format::lower_bound; }
     static __device__ bool ended(state x) { return x == first(); }
@@ -138,21 +235,22 @@ public:
     static __device__ state open(uint32_t stored, warp_reader&) { return stored; }
     static __device__ uint32_t close(state x, warp_writer&) { return x; }
 
-    __device__ uint32_t decode(state& x, const scalar_model& m, typename lanes::mask active,
+    __device__ uint32_t decode(state& x, const warp_scalar& m, typename lanes::mask active,
                                warp_reader& words, typename lanes::mask& corrupt) const
     {
-        return decode_step<lanes>(x, tables_.exact, nothing{}, m, active, words, corrupt);
+        return decode_step<lanes>(x, view_, nothing{}, m, active, words, corrupt);
     }
-    __device__ typename lanes::mask encode(state& x, const scalar_model& m, uint32_t code,
-                                           typename lanes::mask active, warp_writer& words) const
+    __device__ auto encode(state& x, const warp_scalar& m, uint32_t code,
+                           typename lanes::mask active, warp_writer& words) const
     {
-        return encode_step<lanes>(x, tables_.exact, m, code, active, words);
+        return encode_step<lanes>(x, view_, m, code, active, words);
     }
 
 private:
     struct nothing {};
 
     const storage& tables_;
+    const view view_;
 };
 
 // A tans_bank as shared memory takes it: without initial values. The steps need no shape.
@@ -176,14 +274,14 @@ public:
     using state = typename lanes::state;
     using scalar = typename bank_model<Type>::scalar;
 
-    struct storage : warp_rans<Type, Width>::storage {
+    struct storage : exact_tables<Type> {
         bank_parts bank;
 
         /// A decoder's part of the bank goes to `room`, shared memory too, if it fits there.
         __device__ void fill(const block_spec& spec, uint32_t thread, uint32_t count, void* room,
                              size_t room_bytes)
         {
-            warp_rans<Type, Width>::storage::fill(spec, thread, count, nullptr, 0);
+            exact_tables<Type>::fill(spec, thread, count);
             tans_bank from{};
             if (spec.bank != nullptr && valid_plan(spec.bank->plan)) from = *spec.bank;
             if (from.cells != nullptr && room != nullptr &&
@@ -209,12 +307,12 @@ public:
         }
     };
 
-    __device__ explicit warp_tans(const storage& tables)
+    static __device__ bool encodes(const storage& tables) { return tables.bank.next != nullptr; }
+    __device__ warp_tans(const storage& tables, uint32_t)
         : rows_{tables.bank.whole(), tables.exact.sigma_offset}
     {
     }
 
-    __device__ bool encodes() const { return rows_.bank.next != nullptr; }
     __device__ scalar prepare(const scaled_input& in, uint32_t nibble) const
     {
         return rows_.prepare(in.mean, in.sigma_index, int(nibble) + min_row_step, in.scale);

@@ -262,7 +262,7 @@ struct warp_lanes {
             if (missed) found = model.search(scalar, slots);
             threads::barrier();
         }
-        return all_of<Model::grouped>(found, active, rare, model.members);
+        return all_of<Model>(found, active, rare, model.members);
     }
 
     template <class Model>
@@ -276,7 +276,7 @@ struct warp_lanes {
             if (missed) found = model.search_code(scalar, code);
             threads::barrier();
         }
-        return all_of<Model::grouped>(found, active, rare, model.members);
+        return all_of<Model>(found, active, rare, model.members);
     }
 
     static __device__ marginal_intervals locate(const marginal_table& table, uint32_t slots,
@@ -357,7 +357,7 @@ private:
     // Idle lanes have computed something too: a branch around it would cost the others more. No
     // lane escapes or is corrupt unless `rare`. Only escapes have raw bits where codes are not
     // grouped.
-    template <bool Grouped>
+    template <class Model>
     static __device__ intervals all_of(const warp_interval& one, mask active, uint32_t rare,
                                        uint32_t members)
     {
@@ -368,9 +368,12 @@ private:
         const bool on = active.set != 0;
         // Escapes under a marginal have no raw bits, and more slots.
         constexpr uint32_t few = shape_of(shape_id::gaussian).escape_slots;
-        const uint32_t eight = on && one.start == 0 && one.freq == few ? raw_bits_limit : 0;
-        const uint32_t raw_bits = Grouped && on ? one.raw_bits : eight;
-        const uint32_t raw = Grouped ? threads::ballot(raw_bits != 0, members) : 0;
+        constexpr uint32_t whole = Model::format.code_bits < raw_bits_limit
+                                       ? Model::format.code_bits
+                                       : raw_bits_limit;
+        const uint32_t escape_bits = on && one.start == 0 && one.freq == few ? whole : 0;
+        const uint32_t raw_bits = Model::grouped && on ? one.raw_bits : escape_bits;
+        const uint32_t raw = Model::grouped ? threads::ballot(raw_bits != 0, members) : 0;
         rare_mask escaped{rare, one, on, true, false}, corrupt{rare, one, on, false, true};
         return {on ? one.start : idle.start, on ? one.freq : idle.freq,
                 on ? one.code : idle.code, raw_bits, {raw, one, false, false, false},

@@ -79,7 +79,7 @@ public:
                                     size_t capacity) const
     {
         encode_result result;
-        if (!acceptable(agreed, out) || !coder(storage_).encodes()) return result;
+        if (!acceptable(agreed, out) || !coder::encodes(storage_)) return result;
         if (out == nullptr) {
             result.bytes = max_encoded_bytes(agreed);
             return result;
@@ -159,8 +159,9 @@ private:
                                    const Predictor& predictor, const Sink& sink,
                                    sums& content) const
     {
-        const coder steps(storage_);
         const uint32_t rank = threads::rank(), count = header.count;
+        const uint32_t members = threads::counted();
+        const coder steps(storage_, members);
         const uint32_t stored = reinterpret_cast<const uint32_t*>(block + at.states)[rank];
         if (threads::any(!steps.valid(stored))) return status::corrupt_stream;
         const row_step_bytes row_steps(block, header, at);
@@ -168,7 +169,7 @@ private:
                                        hash_of(spec, count, row_steps, predictor).total())
             return status::wrong_prediction;
         warp_reader words(reinterpret_cast<const uint16_t*>(block + at.words),
-                          header.payload_words, threads::counted());
+                          header.payload_words, members);
         typename coder::state x = steps.open(stored, words);
         mask corrupt{false};
         scaled_rows<Predictor> inputs(spec, predictor);
@@ -191,8 +192,10 @@ private:
             uint32_t run = walker.template steps_in_row<Width>(rank);
             run = run < left ? run : left;
             left -= run;
-            for (; run > 1; --run, walker.advance(Width)) step(Width);
-            step(Width);
+            for (;; walker.advance(Width)) {
+                step(Width);
+                if (--run == 0) break;
+            }
             walker.forward(Width);
         }
         if (count % Width != 0) {
@@ -297,9 +300,9 @@ private:
         if (at.words > room) return false;
         const row_step_bytes row_steps(out, header, at);
         const uint32_t words_room = uint32_t((room - at.words) / 2);
-        warp_writer words{reinterpret_cast<uint16_t*>(out + at.words), words_room, false,
-                          threads::counted()};
-        const coder steps(storage_);
+        const uint32_t members = threads::counted();
+        warp_writer words{reinterpret_cast<uint16_t*>(out + at.words), words_room, false, members};
+        const coder steps(storage_, members);
         typename coder::state x = steps.first();
         uint32_t escaped = 0, nibble = 0;
         scaled_rows<Predictor> inputs(spec, predictor);
@@ -312,7 +315,8 @@ private:
             const uint32_t code = active ? code_from<nibbles>(source, walker.at) : 0;
             if (active) content.add(code);
             const auto scalar = steps.prepare(inputs(walker.at), nibble);
-            escaped += steps.encode(x, scalar, code, active, words).set;
+            const mask lost = steps.encode(x, scalar, code, active, words);
+            if (lost.possible != 0) escaped += lost.set;
         };
         if (tail != 0) {
             move();
@@ -325,8 +329,10 @@ private:
             uint32_t run = walker.template steps_back_in_row<Width>(rank);
             run = run < left ? run : left;
             left -= run;
-            for (; run > 1; --run, walker.retreat(Width)) step(true);
-            step(true);
+            for (;; walker.retreat(Width)) {
+                step(true);
+                if (--run == 0) break;
+            }
             if (left != 0) walker.back(Width);
         }
         if (words.overrun) return false;
