@@ -65,6 +65,7 @@ struct compress_options {
     bool affine = true;
     bool row_scale = true;
     bool baselines = false;
+    bool statics = false;  // static tables beside it
 };
 
 struct decode_options {

@@ -14,6 +14,7 @@
 #include "model_bits.hpp"
 #include "plane_coder.hpp"
 #include "report.hpp"
+#include "static_tables.hpp"
 
 namespace kv_file {
 namespace {
@@ -116,6 +117,7 @@ public:
                     options_.output.c_str(), head_size_ + blocks_.size(), head_size_,
                     profile_.bytes);
         if (options_.coder == coder_choice::both) print_coders();
+        if (options_.statics) print_statics();
         if (options_.baselines) print_baselines();
     }
 
@@ -197,6 +199,8 @@ private:
         stages_.after(what, entry, means, codes);
         m.scalars = double(codes.size());
         m.raw_bytes = double(codes.size() * sizeof(Code));
+        if (options_.statics)
+            m.statics = code_statically(coder, codes, name, options_.lanes, options_.threads);
         if (options_.baselines) {
             const uint8_t* raw = file_.data(required(file_, name));
             add_baselines({raw, raw + codes.size() * sizeof(Code)}, sizeof(Code), m);
@@ -301,6 +305,11 @@ private:
             auto& part = m.coders[size_t(one.id)];
             part = {one.measured.coded_bytes, one.measured.encode_seconds,
                     one.measured.decode_seconds, one.id == chosen.id ? 1.0 : 0.0};
+        }
+        if (options_.statics) {
+            m.statics = code_statically(coder.codes, tensor.codes, name, options_.lanes,
+                                        options_.threads);
+            m.statics.coded_bytes += m.scales.raw_bytes;
         }
         if (options_.baselines) {
             add_baselines(tensor.codes, 1, m);
@@ -471,6 +480,22 @@ private:
                             id == coder_id::rans ? size_t(0)
                                                  : normans::bank_bytes(bank->get()->plan));
             }
+        }
+    }
+
+    // No predictions: what a table per tensor comes to on the same codes and pages.
+    void print_statics() const
+    {
+        std::printf("\n%-13s %-6s %11s %8s %8s %9s %9s\n", "static tables", "target",
+                    "coded bytes", "bits", "ratio", "enc MB/s", "dec MB/s");
+        for (const target what : targets_) {
+            const measurement& m = sum(what);
+            std::printf("%-13s %-6s %11.0f %8.4f %7.2fx %9.1f %9.1f\n", "order 0",
+                        target_name(what), m.statics.coded_bytes,
+                        measurement::over(8 * m.statics.coded_bytes, m.scalars),
+                        measurement::over(m.raw_bytes, m.statics.coded_bytes),
+                        measurement::over(m.raw_bytes / 1e6, m.statics.encode_seconds),
+                        measurement::over(m.raw_bytes / 1e6, m.statics.decode_seconds));
         }
     }
 

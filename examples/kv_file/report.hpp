@@ -45,6 +45,13 @@ struct measurement {
         double chosen = 0;  // tensors
     } coders[2];
 
+    /// The same by static tables, if asked for: tables, and scales as they are, included.
+    struct static_part {
+        double coded_bytes = 0;
+        double encode_seconds = 0;
+        double decode_seconds = 0;
+    } statics;
+
     void add(const measurement& other)
     {
         scalars += other.scalars;
@@ -65,6 +72,9 @@ struct measurement {
         row_step_bits += other.row_step_bits;
         draft_bytes += other.draft_bytes;
         drafted_pages += other.drafted_pages;
+        statics.coded_bytes += other.statics.coded_bytes;
+        statics.encode_seconds += other.statics.encode_seconds;
+        statics.decode_seconds += other.statics.decode_seconds;
         for (int c = 0; c < 2; ++c) {
             coders[c].coded_bytes += other.coders[c].coded_bytes;
             coders[c].encode_seconds += other.coders[c].encode_seconds;
@@ -126,6 +136,13 @@ struct measurement {
                 {"decode_mb_s", over(raw, coders[c].decode_seconds)},
                 {"tensors", std::uint64_t(coders[c].chosen)}};
         }
+        if (statics.coded_bytes > 0)
+            json["static_order0"] = {
+                {"coded_bytes", std::uint64_t(statics.coded_bytes)},
+                {"bits_per_scalar", over(8 * statics.coded_bytes, scalars)},
+                {"ratio", over(raw_bytes, statics.coded_bytes)},
+                {"encode_mb_s", over(raw_bytes / 1e6, statics.encode_seconds)},
+                {"decode_mb_s", over(raw_bytes / 1e6, statics.decode_seconds)}};
         if (baselines) {
             json["bytewise_entropy_bits_per_scalar"] = over(bytewise_bits, scalars);
             json["bytewise_entropy_ratio"] = over(raw_bytes, bytewise_bits / 8);

@@ -112,8 +112,13 @@ TEST_CASE("normalisation: pinned, and what has no table")
     std::vector<uint32_t> counts(256);
     frequencies freq(256);
     CHECK(order0_normalize(counts.data(), freq.data()) == status::bad_argument);
-    counts[7] = 100;
-    CHECK(order0_normalize(counts.data(), freq.data()) == status::bad_argument);
+    counts[7] = 100;  // alone
+    freq = normalized(counts);
+    CHECK((freq[7] == 4095 && freq[0] == 1));
+    std::swap(counts[7], counts[0]);
+    freq = normalized(counts);
+    CHECK((freq[0] == 4095 && freq[1] == 1));
+    std::swap(counts[7], counts[0]);
     counts[9] = 1;  // half of 2^13 slots or more: 2^12 then
     freq = normalized(counts);
     CHECK((freq[7] == 4055 && freq[9] == 41));

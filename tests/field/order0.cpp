@@ -272,6 +272,44 @@ TEST_CASE("order 0: every type, lane count and width comes back, the same bytes 
     CHECK(coded > 300);
 }
 
+TEST_CASE("order 0: tables made of what add_order0_counts counts fit their blocks")
+{
+    for (const scalar_type type : {scalar_type::e4m3fn, scalar_type::bf16, scalar_type::int4})
+        for (const uint32_t group : {0u, 32u, 7u}) {
+            block_spec spec = order0_spec(type, 2, 40, 64, 8);
+            const std::vector<uint16_t> codes = make_codes(group, spec, kind::few);
+            const uint32_t planes = code_bytes(type);
+            shared_tables tables(1, spec, group);  // for the memory
+            std::vector<uint32_t> counts(256 * size_t(tables.view.count));
+            auto* const rows = reinterpret_cast<uint32_t (*)[256]>(counts.data());
+            if (planes == 1) {
+                gapped<uint8_t> box(spec, 3);
+                box.put(codes);
+                const box_view<uint8_t> view = box.view();
+                add_order0_counts(
+                    spec, box_view<const uint8_t>{view.data, view.head_stride, view.token_stride},
+                    group, rows);
+            } else {
+                add_order0_counts(spec, dense(spec, codes.data()), group, rows);
+            }
+            uint64_t sum = 0;
+            for (const uint32_t n : counts) sum += n;
+            CHECK(sum == planes * codes.size());
+            for (uint32_t t = 0; t < tables.view.count; ++t) {
+                uint16_t freq[256];
+                REQUIRE(order0_normalize(rows[t], freq) == status::ok);
+                REQUIRE(make_order0_table(freq, tables.memory[t]) == status::ok);
+            }
+            const block_of own = encode_pages(spec, {codes})[0];
+            spec.tables = &tables.view;
+            const block_of shared = encode_pages(spec, {codes})[0];
+            CHECK(decode_pages(spec, {shared})[0].codes == codes);
+            const size_t words = 16 + 4 * 8;
+            CHECK(shared.bytes[words] + shared.bytes[words + 1] == 0);
+            CHECK(shared.bytes.size() < own.bytes.size());
+        }
+}
+
 TEST_CASE("N02 order 0: every code has a way through, whatever the tables")
 {
     for (const scalar_type type : order0_types) {

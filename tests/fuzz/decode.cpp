@@ -15,7 +15,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size)
     page like;
     like.spec = spec;
     if (possible(spec))
-        like = kind & 1 ? field::make_page(seed, spec) : field::make_random_page(seed, spec);
+        like = kind & 1 && !format_of(spec.dtype).is_integer ? field::make_page(seed, spec)
+                                                             : field::make_random_page(seed, spec);
 
     std::vector<uint8_t> block(from.next, from.end);
     if (kind & 2 && possible(spec)) {

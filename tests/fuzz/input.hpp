@@ -46,6 +46,24 @@ inline const marginal_table& shared_marginal()
     return table;
 }
 
+/// Tables for any spec of one: two, of which the first lacks symbols.
+inline const order0_tables& shared_order0_tables()
+{
+    static order0_table memory[2];
+    static const order0_tables tables = [] {
+        for (uint32_t t = 0; t < 2; ++t) {
+            uint32_t counts[256] = {};
+            for (uint32_t s = 0; s < 256; ++s) counts[s] = t + (s % 16 < 9 ? 20 * (s % 5) : 0);
+            uint16_t freq[256];
+            require(order0_normalize(counts, freq) == status::ok &&
+                        make_order0_table(freq, memory[t]) == status::ok,
+                    "no table");
+        }
+        return order0_tables{memory, 2, 0};
+    }();
+    return tables;
+}
+
 /// Any spec, most of them possible, with at most 2,160 scalars.
 inline block_spec read_spec(input& from)
 {
@@ -66,6 +84,11 @@ inline block_spec read_spec(input& from)
     spec.parameter_hash = (flags & 16) != 0;
     spec.has_fingerprint = (flags & 32) != 0;
     spec.fingerprint = 0x4142434445464748;
+    if ((flags & 64) != 0) {
+        spec.coder = coder_id::order0;
+        spec.parameter_hash = spec.parameter_hash && (flags & 3) == 3;  // impossible then
+        if ((flags & 128) != 0) spec.tables = &shared_order0_tables();
+    }
     return spec;
 }
 

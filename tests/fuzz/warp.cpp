@@ -86,6 +86,8 @@ void check(input& from, block_spec spec)
     const uint32_t kind = from.u8(), seed = from.u8();
     spec.dtype = Type;
     spec.lanes = Width;
+    spec.coder = coder_id::rans;  // what devices have
+    spec.tables = nullptr;
     page like;
     like.spec = spec;
     if (possible(spec))

@@ -367,8 +367,15 @@ class RoundTrip(RoundTripping):
     def test_report(self):
         self.small_job()
         self.good("compress", self.path("in.safetensors"), self.path("o"), "--profile",
-                  self.path("p"), "--json", self.path("r"), "--baselines")
+                  self.path("p"), "--json", self.path("r"), "--baselines", "--static")
         report = json.loads(self.path("r").read_text())
+        for target, scalars in (("fp8", 288), ("bf16", 288)):
+            static = report["targets"][target]["static_order0"]
+            self.assertEqual(report["targets"][target]["scalars"], scalars)
+            # Too small for tables to pay: raw blocks, and the tables that were tried.
+            self.assertGreater(static["coded_bytes"], report["targets"][target]["raw_bytes"])
+            self.assertLess(static["coded_bytes"],
+                            report["targets"][target]["raw_bytes"] + 4 * (2 * 600 + 16 + 3))
         for part in (report["targets"]["fp8"], report["targets"]["bf16"], report["total"]):
             for key in ("scalars", "raw_bytes", "coded_bytes", "bits_per_scalar",
                         "model_bits_per_scalar", "encode_mb_s", "decode_mb_s"):

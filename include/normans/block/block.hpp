@@ -31,6 +31,22 @@ struct scale_view {
     }
 };
 
+/// Tables that many blocks share, the caller's. Channels count through all heads: that of (head,
+/// channel) is head * dim + channel, and `group` adjacent ones share a table (0: all). Types of 16
+/// bits take two tables per group, that of the high bytes first.
+struct order0_tables {
+    const order0_table* table = nullptr;
+    uint32_t count = 0;
+    uint32_t group = 0;
+};
+
+/// Tables for `channels` = heads * dim channels of a type with `planes` = 1 or 2 bytes.
+NORMANS_HD constexpr uint64_t order0_tables_needed(uint64_t channels, uint32_t group,
+                                                   uint32_t planes)
+{
+    return planes * (group == 0 ? 1 : (channels + group - 1) / group);
+}
+
 /// What both sides agree on about a block. The decoder checks all of it that the block states.
 struct block_spec {
     scalar_type dtype = scalar_type::e4m3fn;

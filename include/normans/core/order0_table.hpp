@@ -30,22 +30,6 @@ struct order0_table : order0_intervals {
     uint32_t slot[(1 << order0_format::fine_bits) + 8];  // symbol | freq << 8 | offset << 20
 };
 
-/// Tables that many blocks share, the caller's. Channels count through all heads: that of (head,
-/// channel) is head * dim + channel, and `group` adjacent ones share a table (0: all). Types of 16
-/// bits take two tables per group, that of the high bytes first.
-struct order0_tables {
-    const order0_table* table = nullptr;
-    uint32_t count = 0;
-    uint32_t group = 0;
-};
-
-/// Tables for `channels` = heads * dim channels of a type with `planes` = 1 or 2 bytes.
-NORMANS_HD constexpr uint64_t order0_tables_needed(uint64_t channels, uint32_t group,
-                                                   uint32_t planes)
-{
-    return planes * (group == 0 ? 1 : (channels + group - 1) / group);
-}
-
 namespace detail {
 constexpr unsigned order0_scale_bits = 40;
 
@@ -65,10 +49,10 @@ NORMANS_HD inline uint32_t order0_shares(const uint32_t* counts, uint32_t used, 
 }
 }  // namespace detail
 
-/// Frequencies that sum to 2^12 or 2^13, at least 1 for each symbol that occurs and 0 for the
-/// others: shares by Webster's method (each to nearest under one divisor), which is within a slot
-/// of the least code length. `most_bits`: 12 or 13. bad_argument where fewer than two symbols occur
-/// or the counts sum to 2^32 or more.
+/// Frequencies that sum to 2^12 or 2^13, at least 1 for each symbol that occurs and 0 for others:
+/// shares by Webster's method (each to nearest under one divisor), within a slot of the least code
+/// length. `most_bits`: 12 or 13. Where one symbol is alone, another takes the slot that it must
+/// not have. bad_argument where none occurs or the counts sum to 2^32 or more.
 [[nodiscard]] NORMANS_HD inline status order0_normalize(const uint32_t* counts, uint16_t* freq,
                                                         unsigned most_bits = 13)
 {
@@ -78,7 +62,13 @@ NORMANS_HD inline uint32_t order0_shares(const uint32_t* counts, uint32_t used, 
         if (counts[s] != 0) some[used++] = counts[s];
         all += counts[s];
     }
-    if (used < 2 || all >> 32 != 0) return status::bad_argument;
+    if (used == 0 || all >> 32 != 0) return status::bad_argument;
+    if (used == 1) {
+        for (uint32_t s = 0; s < order0_symbols; ++s)
+            freq[s] = uint16_t(counts[s] != 0 ? order0_format::max_freq : 0);
+        freq[counts[0] != 0 ? 1 : 0] = 1;
+        return status::ok;
+    }
     for (unsigned bits = most_bits; bits >= order0_format::coarse_bits; --bits) {
         const uint32_t total = uint32_t(1) << bits;
         // The largest scale whose shares do not exceed the total, bit by bit.
@@ -121,14 +111,14 @@ NORMANS_HD inline uint32_t order0_shares(const uint32_t* counts, uint32_t used, 
     return start == uint32_t(1) << table.precision_bits ? status::ok : status::bad_argument;
 }
 
-/// The same with its slots.
+/// And the slots.
 [[nodiscard]] NORMANS_HD inline status make_order0_table(const uint16_t* freq, order0_table& table)
 {
     if (make_order0_intervals(freq, table) != status::ok) return status::bad_argument;
     uint32_t start = 0;
     for (uint32_t s = 0; s < order0_symbols; start += freq[s++]) {
         const uint32_t entry = s | uint32_t(freq[s]) << 8;
-        // By eights; what goes too far is written again, or lies behind the last slot.
+        // By eights; what goes too far is overwritten, or lies behind the last slot.
         for (uint32_t o = 0; o < freq[s]; o += 8)
             for (uint32_t i = 0; i < 8; ++i) table.slot[start + o + i] = entry + ((o + i) << 20);
     }
@@ -138,9 +128,9 @@ NORMANS_HD inline uint32_t order0_shares(const uint32_t* counts, uint32_t used, 
 /// Words that always suffice for a table of `symbols` <= 256: 36 bits a symbol.
 constexpr uint32_t order0_table_words = 256 * 36 / 16;
 
-/// The stored form of freq[0 .. symbols), bits from the low end of 16-bit words on. A freq has a
-/// length in bits, 0 for 0. Each: the step from the length before it (first from 0), 0 -1 1 -2 2 ..
-/// counted in zeros that a one ends; then the freq without its top bit. Returns the words.
+/// The stored form of freq[0 .. symbols), from the low bits of 16-bit words on. A freq has a length
+/// in bits, 0 for 0. Each: the step from the length before it (first from 0), 0 -1 1 -2 2 .. as a
+/// number of zeros that a one ends; then the freq without its top bit. Returns the words.
 NORMANS_HD inline uint32_t write_order0_freqs(const uint16_t* freq, uint32_t symbols, uint8_t* to)
 {
     uint64_t held = 0;

@@ -751,7 +751,6 @@ private:
                   });
     }
 
-    // At least two symbols of each plane.
     void count_symbols(uint32_t (*counts)[order0_symbols]) const
     {
         // Two of each, so that a run of one symbol does not wait for itself.
@@ -774,15 +773,6 @@ private:
         for (uint32_t plane = 0; plane < 2; ++plane)
             for (uint32_t s = 0; s < order0_symbols; ++s)
                 counts[plane][s] = some[plane][0][s] + some[plane][1][s];
-        for (uint32_t plane = 0; plane < block.codes.planes(); ++plane)
-            if (uint32_t& first = counts[plane][0]; first == 0) {
-                bool one = false;
-                for (uint32_t s = 1; s < order0_symbols; ++s)
-                    one |= counts[plane][s] == block.header.count;
-                if (one) first = 1;
-            } else if (first == block.header.count) {
-                counts[plane][1] = 1;
-            }
     }
 };
 
@@ -899,5 +889,32 @@ private:
 };
 
 }  // namespace detail
+
+/// Adds a block's symbols to `counts`: an array for each of the order0_tables_needed() tables that
+/// the spec's channels take in groups of `group`. From there order0_normalize and make_order0_table
+/// make tables. `spec` must be one that encode() takes.
+template <class Code>
+void add_order0_counts(const block_spec& spec, box_view<const Code> box, uint32_t group,
+                       uint32_t (*counts)[order0_symbols])
+{
+    if (count_of(spec) == 0) return;
+    const void* const data = box.data;
+    const detail::order0_codes<const uint8_t> codes{static_cast<const uint8_t*>(data),
+                                                    box.head_stride, box.token_stride,
+                                                    detail::order0_bits(spec.dtype)};
+    const uint32_t planes = codes.planes();
+    detail::for_runs(
+        detail::box_walker(spec, 0), uint32_t(count_of(spec)),
+        [&](uint32_t, const scalar_position& at, uint32_t length) {
+            const uint64_t channel = uint64_t(at.head) * spec.dim + at.channel;
+            for (uint32_t i = 0; i < length; ++i) {
+                const uint32_t code = codes.load(codes.place(at) + ptrdiff_t(i));
+                const uint64_t table = group == 0 ? 0 : (channel + i) / group * planes;
+                if (planes == 2) ++counts[table][code >> 8];
+                ++counts[table + planes - 1][code & 0xff];
+            }
+        });
+}
+
 }  // namespace NORMANS_NAMESPACE
 }  // namespace normans
