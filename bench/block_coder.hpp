@@ -114,9 +114,18 @@ private:
         if (!result) return normans::status_name(result.code);
         const bool coded = result.mode == normans::block_mode::coded;
         if (work_->all_coded && !coded) return "a block was not coded";
-        if (coded && int(result.backend) != engine_.backend)
+        if (coded && int(result.backend) != expected_backend())
             return std::string("fell back to ") + normans::backend_name(result.backend);
         return {};
+    }
+
+    // Of order 0 there are no portable registers.
+    int expected_backend() const
+    {
+        using normans::backend_id;
+        const bool order0 = work_->pages.front().spec.coder == normans::coder_id::order0;
+        return order0 && engine_.backend == int(backend_id::portable) ? int(backend_id::scalar)
+                                                                      : engine_.backend;
     }
 
     std::string encode_complaint() const

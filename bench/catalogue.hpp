@@ -27,6 +27,15 @@ public:
         return shared;
     }
 
+    /// Another way to code what has a row of htscodecs already, under `peer`'s name.
+    void add_beside(workload<uint8_t> work, const std::string& peer)
+    {
+        const auto shared = std::make_shared<const workload<uint8_t>>(std::move(work));
+        const std::string name = "/htscodecs/" + shared->type + "/" + peer;
+        for (const backend& one : backends_)
+            add_coders(shared, one.name, one.views<uint8_t>(), 1, name);
+    }
+
     void add_callable(workload<uint8_t> work)
     {
         const auto shared = std::make_shared<const workload<uint8_t>>(std::move(work));
@@ -77,7 +86,7 @@ private:
     void add_peer_job(const std::string& name, const workload<Code>& work, double bits, pass runs)
     {
         const double each = work.bytes_per_scalar();
-        jobs_.push_back({name, work.scalars(), each, bits, {}, {}, {}, {}, {runs}});
+        jobs_.push_back({name, work.scalars(), each, bits, {}, {}, {}, {}, {}, {runs}});
     }
 
     // Returns the name to compare with: none for 16-bit codes, and none where htscodecs finds pages
@@ -93,11 +102,13 @@ private:
     void add_coders(const shared_workload<Code>& work, const std::string& backend,
                     const engine<Code>& runs, size_t threads, const std::string& peer)
     {
-        const std::string alone = "/rans/" + work->type + "/" + backend + "/" + work->name;
+        const bool order0 = work->pages.front().spec.coder == normans::coder_id::order0;
+        const std::string alone = (order0 ? "/order0/" : "/rans/") + work->type + "/" + backend +
+                                  "/" + work->name;
         const std::string name = threads == 1 ? alone : alone + "-2-threads";
         const double each = work->bytes_per_scalar();
-        job encode{"encode" + name, work->scalars(), each, 0, {}, {}, {}, {}, {}};
-        job decode{"decode" + name, work->scalars(), each, 0, {}, {}, {}, {}, {}};
+        job encode{"encode" + name, work->scalars(), each, 0, {}, {}, {}, {}, {}, {}};
+        job decode{"decode" + name, work->scalars(), each, 0, {}, {}, {}, {}, {}, {}};
         try {
             for (size_t t = 0; t < threads; ++t) {
                 const auto coder = std::make_shared<block_coder<Code>>(work, runs);
@@ -107,6 +118,8 @@ private:
                 encode.bits_per_scalar = decode.bits_per_scalar = coder->bits_per_scalar();
                 encode.escapes_per_scalar = coder->escapes_per_scalar();
                 decode.repairs_per_scalar = coder->repairs_per_scalar();
+                if (work->entropy != 0)
+                    decode.over_entropy = coder->bits_per_scalar() / work->entropy - 1;
             }
         } catch (const std::runtime_error& error) {
             throw std::runtime_error(name.substr(1) + ": " + error.what());

@@ -24,6 +24,7 @@ struct job {
     double bits_per_scalar;
     std::optional<double> escapes_per_scalar;
     std::optional<double> repairs_per_scalar;
+    std::optional<double> over_entropy;  // size over the order-0 entropy, less 1
     std::string htscodecs;   // name of the job to compare with, if any
     std::string one_thread;  // likewise
     std::vector<pass> passes;  // one per thread

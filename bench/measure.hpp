@@ -111,6 +111,7 @@ inline nlohmann::ordered_json to_json(const std::vector<job>& jobs,
                        {"instructions_per_scalar", nullptr},
                        {"escapes_per_scalar", number(row.escapes_per_scalar)},
                        {"repairs_per_scalar", number(row.repairs_per_scalar)},
+                       {"over_entropy", number(row.over_entropy)},
                        {"clock_ghz", median(mine.clock) / 1e9},
                        {"cpu", cpu}});
     }

@@ -2,6 +2,7 @@
 // Which rows there are.
 
 #include "catalogue.hpp"
+#include "order0.hpp"
 #include "quantised.hpp"
 #include "real.hpp"
 #include "synthetic.hpp"
@@ -56,6 +57,16 @@ inline void add_real(catalogue& rows, const real_cache& cache)
     rows.add_copy(fp8);
     rows.add_copy(bf16);
     rows.add_two_threads(fp8);
+}
+
+/// Static tables beside htscodecs': one a page, one for all pages, one in a block so long that
+/// neither its table nor its states matter.
+inline void add_order0(catalogue& rows, const real_cache& cache)
+{
+    const workload<uint8_t> pages = make_real<uint8_t>(cache, "real", 256, 32);
+    rows.add_beside(with_tables(pages, "real", table_use::own), "real");
+    rows.add_beside(with_tables(pages, "real-shared", table_use::shared), "real");
+    rows.add(with_tables(in_one_block(pages, "long"), "long", table_use::own));
 }
 
 inline void add_small_pages(catalogue& rows)
@@ -135,6 +146,7 @@ inline void add_rows(catalogue& rows, const real_cache& cache, bool quick)
 {
     using normans::scalar_type;
     add_real(rows, cache);
+    add_order0(rows, cache);
     add_small_pages(rows);
     rows.add(make_synthetic<uint8_t>(plain_pages(scalar_type::e4m3fn, "2.5")));
     rows.add(make_synthetic<uint16_t>(plain_pages(scalar_type::bf16, "6")));

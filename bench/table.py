@@ -20,6 +20,8 @@ BARS = (
     ("encode/rans/e4m3fn/avx2/real", "scalars_per_cycle", 0.27),
     ("decode/rans/e4m3fn/portable/real", "mb_s", 60),
     ("encode/rans/e4m3fn/portable/real", "mb_s", 60),
+    ("decode/order0/e4m3fn/avx512/real", "vs_htscodecs", 0.90),
+    ("decode/order0/e4m3fn/avx2/real", "vs_htscodecs", 0.90),
     ("decode/rans/e4m3fn/avx512/page-2048", "scalars_per_cycle", 0.15),
     ("encode/rans/e4m3fn/avx512/page-2048", "scalars_per_cycle", 0.30),
     ("decode/rans/e4m3fn/avx512/four-2048", "scalars_per_cycle", 0.15),
@@ -43,12 +45,14 @@ COLUMNS = (
     ("encode", "instructions_per_scalar", "instr.", 7, 1, 1),
     ("encode", "escapes_per_scalar", "esc. %", 8, 4, 100),
     (None, "bits_per_scalar", "bits", 8, 3, 1),
+    ("decode", "over_entropy", "H0 +%", 8, 3, 100),
 )
 
 LEGEND = """\
 MB/s: of decoded data; /cycle: scalars per core cycle; /htsc.: our scalars/s over those of
 htscodecs; /1 thr.: two threads over one; instr.: per scalar, on the slice in the repository;
-rep.: decoder's guesses repaired, esc.: escapes, in % of the scalars; bits: per scalar, coded.
+rep.: decoder's guesses repaired, esc.: escapes, in % of the scalars; bits: per scalar, coded; H0 +%: the
+coded size over the order-0 entropy of the same codes.
 A copy has no direction. -: unknown, or nothing to compare with."""
 
 

@@ -29,6 +29,7 @@ struct workload {
     size_t pages_per_call;
     bool all_coded;  // a block in another mode is an error
     std::vector<std::shared_ptr<const void>> owners;  // of what the pages point to
+    double entropy = 0;  // bits per scalar that static tables cannot go below; 0: not asked for
 
     size_t scalars() const
     {
