@@ -251,8 +251,38 @@ struct order0_registers {
     }
 };
 
-// Whole steps with the same tables in all lanes, from scalar `first` on, while every block has
-// words for one more. Returns the steps done. Sums are taken where a symbol is a code.
+// A reader's words for a group, which loads more than it takes: the last ones with zeros behind
+// them, as a reader gives.
+struct order0_words {
+    const uint8_t* end;
+    uint8_t last[8 * max_lanes];
+    uint32_t kept = 0;  // bytes of `last` that are the block's
+    bool padded = false;
+
+    // True if `need` bytes can be loaded from `next` on; false where even the zeros are used up.
+    bool roomy(const uint8_t*& next, uint32_t need)
+    {
+        if (size_t(end - next) >= need) return true;
+        if (padded) return false;
+        padded = true;
+        kept = uint32_t(end - next);
+        std::memset(last, 0, 2 * size_t(need));
+        std::memcpy(last, next, kept);
+        next = last;
+        end = last + 2 * size_t(need);
+        return true;
+    }
+    void put(word_reader& reader, const uint8_t* next) const
+    {
+        const uint32_t taken = padded ? uint32_t(next - last) : 0;
+        reader.overrun |= taken > kept;
+        if (!padded) reader.next = next;
+        else reader.next = reader.end - (taken > kept ? 0 : kept - taken);
+    }
+};
+
+// Whole steps with the same tables in all lanes, from scalar `first` on. Returns the steps done:
+// all but for blocks whose words ran out. Sums are taken where a symbol is a code.
 template <uint32_t Blocks>
 uint32_t decode_order0_group(order0_bundle<order0_reading>& bundle, uint32_t first, uint32_t steps)
 {
@@ -263,12 +293,12 @@ uint32_t decode_order0_group(order0_bundle<order0_reading>& bundle, uint32_t fir
     auto state = group::load(kept.states);
     typename group::sums sums{group::load(kept.a), group::load(kept.b)};
     typename group::readers words;
-    const uint8_t* end[Blocks];
+    order0_words behind[Blocks];
     uint8_t unused[lanes];
     uint8_t* to[Blocks];
     for (uint32_t k = 0; k < Blocks; ++k) {
         words.next[k] = bundle.at(k).reader.next;
-        end[k] = bundle.at(k).reader.end;
+        behind[k].end = bundle.at(k).reader.end;
         to[k] = k < bundle.size ? bundle.symbols[k] : unused;
     }
     const bool one_table = bundle.one_table();
@@ -279,7 +309,7 @@ uint32_t decode_order0_group(order0_bundle<order0_reading>& bundle, uint32_t fir
     for (; step < steps; ++step) {
         bool roomy = true;
         for (uint32_t k = 0; k < Blocks; ++k)
-            roomy &= size_t(end[k] - words.next[k]) >= size_t(2 * lanes) * planes;
+            roomy &= behind[k].roomy(words.next[k], 2 * lanes * planes);
         if (!roomy) break;
         if (!one_table && step != 0) {
             walker.forward(lanes);
@@ -293,7 +323,8 @@ uint32_t decode_order0_group(order0_bundle<order0_reading>& bundle, uint32_t fir
         }
     }
     kept.put(bundle, state, sums);
-    for (uint32_t k = 0; k < bundle.size; ++k) bundle.block[k]->reader.next = words.next[k];
+    for (uint32_t k = 0; k < bundle.size; ++k)
+        behind[k].put(bundle.block[k]->reader, words.next[k]);
     return step;
 }
 
