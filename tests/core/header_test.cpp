@@ -222,8 +222,16 @@ TEST_CASE("the stream header of a tANS stream holds the plan of its bank")
     CHECK(with(5, 7) == status::bad_header);               // rANS with a plan
     CHECK(with(5, 8 | 32) == status::bad_header);          // order 0 with a plan
     CHECK(with(5, 8 | 48) == status::bad_header);          // a fourth coder
-    CHECK(with(5, 9 | 16) == status::bad_header);          // e2m1 has no bank
-    CHECK(with(5, 0 | 16) == status::bad_header);          // nor has e4m3fn
+    CHECK(with(5, 9 | 16) == status::ok);                  // e2m1
+    CHECK(with(5, 0 | 16) == status::ok);                  // e4m3fn
+    CHECK(with(5, 4 | 16) == status::bad_header);          // bf16 has no bank
+    CHECK(with(5, 6 | 16) == status::bad_header);          // nor has raw8
+    header.dtype = scalar_type::e4m3fn;
+    header.plan = {shape_id::mixture, 12, 3, 4};
+    write_stream_header(header, bytes.data());
+    CHECK(read_stream_header(bytes.data(), bytes.size(), back) == status::wrong_model);  // too large
+    CHECK(with(10, 9 | 2 << 4 | 1 << 6) == status::wrong_model);
+    CHECK(bytes[11] == 1);
 }
 
 TEST_CASE("a block says its coder")
@@ -233,9 +241,13 @@ TEST_CASE("a block says its coder")
     block_header back{};
     REQUIRE(read_block_header(written(header).data(), block_header_bytes, back) == status::ok);
     CHECK(back.coder == coder_id::tans);
-    for (const scalar_type type : {scalar_type::e4m3fn, scalar_type::bf16, scalar_type::e2m1}) {
+    for (const scalar_type type : {scalar_type::fp16, scalar_type::bf16, scalar_type::raw8}) {
         header.dtype = type;
         CHECK(read(written(header)) == status::bad_header);
+    }
+    for (const scalar_type type : {scalar_type::e4m3fn, scalar_type::e5m2fnuz}) {
+        header.dtype = type;
+        CHECK(read(written(header)) == status::ok);
     }
     header.dtype = scalar_type::int4;
     CHECK(read(written(header)) == status::bad_header);  // more words than raw codes would have

@@ -1,4 +1,5 @@
-// host/scaled_block.hpp: blocks of int8, int4 and e2m1 under both coders. Round trips over lanes,
+// host/scaled_block.hpp: blocks of int8, int4 and e2m1 under both coders, of fp8
+// under tANS. Round trips over lanes,
 // flags and layouts; bytes against a block put together from the text with the plain coder of
 // tests/support; modes and statuses.
 
@@ -97,11 +98,10 @@ rans_scalar rans_events(const scaled_page& page, uint32_t i, const code_scale& s
 }
 
 // A tANS scalar's bits: the cell is found among the decoder's cells.
-template <scalar_type Type>
-rans_scalar tans_events(const scaled_page& page, uint32_t i, const code_scale& scale,
-                        uint32_t& cell)
+template <class Model>
+rans_scalar tans_events(const scaled_page& page, const Model& model, uint32_t i,
+                        const code_scale& scale, uint32_t& cell)
 {
-    const bank_model<Type> model{*page.spec.bank, page.spec.sigma_offset};
     const uint32_t mean = map_mean(float_to_bits(page.mean[i]), one_bits, minus_zero_bits);
     const auto m = model.prepare(mean, page.sigma[i], 0, scale);
     rans_scalar event;
@@ -129,22 +129,29 @@ std::vector<uint8_t> expect_block(const scaled_page& page)
     const block_spec& spec = page.spec;
     const uint32_t count = uint32_t(page.codes.size()), lanes = spec.lanes;
     const bool tans = spec.coder == coder_id::tans;
+    const tans_bank bank = tans ? *spec.bank : tans_bank{};
+    const float_bank_model floats(spec.dtype, bank, spec.sigma_offset);
+    const bank_model<scalar_type::int8> wide{bank, spec.sigma_offset};
+    const bank_model<scalar_type::int4> narrow{bank, spec.sigma_offset};
     std::vector<rans_scalar> events(count);
     std::vector<uint32_t> cells(lanes), words_of_input(count);
     for (uint32_t i = count; i-- > 0;) {
         const uint32_t groups = (spec.dim + 31) / 32, row = i / spec.dim, d = i % spec.dim;
         const uint32_t bits = float_to_bits(page.scales[row * groups + d / 32]);
         const code_scale scale = make_scale(bits);
-        if (spec.dtype == scalar_type::e2m1)
-            events[i] = rans_events<scalar_type::e2m1>(page, i, scale);
+        uint32_t& cell = cells[i % lanes];
+        if (has_float_bank(spec.dtype))
+            events[i] = tans ? tans_events(page, floats, i, scale, cell)
+                             : rans_events<scalar_type::e2m1>(page, i, scale);
         else if (spec.dtype == scalar_type::int8)
-            events[i] = tans ? tans_events<scalar_type::int8>(page, i, scale, cells[i % lanes])
+            events[i] = tans ? tans_events(page, wide, i, scale, cell)
                              : rans_events<scalar_type::int8>(page, i, scale);
         else
-            events[i] = tans ? tans_events<scalar_type::int4>(page, i, scale, cells[i % lanes])
+            events[i] = tans ? tans_events(page, narrow, i, scale, cell)
                              : rans_events<scalar_type::int4>(page, i, scale);
         const uint32_t mean = map_mean(float_to_bits(page.mean[i]), one_bits, minus_zero_bits);
-        words_of_input[i] = mean ^ 0x9E3779B1u * (1u + page.sigma[i] + 256u * 6u) ^ bits;
+        words_of_input[i] = mean ^ 0x9E3779B1u * (1u + page.sigma[i] + 256u * 6u) ^
+                            (has_scale(spec.dtype) ? bits : 0);
     }
     const rans_stream stream = reference_encode(events, lanes);
     std::vector<uint16_t> words;
@@ -335,6 +342,11 @@ TEST_CASE("scaled blocks: what specs are refused, and what a decoder says of ano
           status::bad_argument);
     CHECK(code_of(page, [](block_spec& s) { s.coder = coder_id(2); }) == status::bad_argument);
     CHECK(code_of(page, [](block_spec& s) { s.dtype = scalar_type::e4m3fn; }) ==
+          status::bad_argument);  // another type's bank
+    CHECK(code_of(page, [](block_spec& s) {
+              s.bank = test_bank(scalar_type::e5m2, s.shape);
+          }) == status::bad_argument);
+    CHECK(code_of(page, [](block_spec& s) { s.dtype = scalar_type::bf16; }) ==
           status::bad_argument);
     CHECK(code_of(page, [](block_spec& s) { s.dtype = scalar_type::raw8; }) ==
           status::bad_argument);
@@ -359,11 +371,11 @@ TEST_CASE("scaled blocks: what specs are refused, and what a decoder says of ano
     like.spec.dtype = scalar_type::int4;
     CHECK(decode_scaled_page(like, block.data(), block.size()).result.code == status::wrong_dtype);
     like.spec.dtype = scalar_type::int8;
-    const bank_rows_of other(bank_plan{shape_id::gaussian, 8, 2, 2});
+    const bank_rows_of other(scalar_type::int8, bank_plan{shape_id::gaussian, 8, 2, 2});
     like.spec.bank = &other.bank;
     CHECK(decode_scaled_page(like, block.data(), block.size()).result.code != status::ok);
-    // tANS and e2m1 contradict each other; so do small floats.
-    for (const uint8_t type : {uint8_t(scalar_type::e2m1), uint8_t(scalar_type::e4m3fn)}) {
+    // tANS contradicts what is wider than a byte, and what has no model.
+    for (const uint8_t type : {uint8_t(scalar_type::bf16), uint8_t(scalar_type::raw8)}) {
         std::vector<uint8_t> forged = block;
         forged[1] = uint8_t(type | 16);
         block_header header;

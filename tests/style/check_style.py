@@ -7,7 +7,7 @@ import sys
 
 CORE_FILE_LINES = 200
 # By how names begin: who reads rANS needs neither tANS, nor scalars with a scale, nor static tables.
-CORE_LINES = {"": 1200, "tans_": 400, "uniform_": 400, "order0_": 350}
+CORE_LINES = {"": 1200, "tans_": 400, "uniform_": 420, "float_bank": 300, "order0_": 350}
 STEP_LINES = 100
 COLUMNS = 100
 EXAMPLE_LINES = 60

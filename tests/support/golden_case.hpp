@@ -219,7 +219,7 @@ auto with_prediction(const golden_case& c, Function f)
     }
     const normans::bank_plan plan =
         normans::unpack_plan(spec.shape, c.bank.empty() ? 6u : c.bank[0]);
-    const bank_rows_of rows(normans::valid_plan(plan) ? plan : normans::bank_plan{});
+    const bank_rows_of rows(c.bank.empty() ? normans::scalar_type::int8 : spec.dtype, plan);
     spec.bank = &rows.bank;
     std::vector<normans::order0_table> tables(c.tables.size() / 256);
     for (std::size_t i = 0; i < tables.size(); ++i)

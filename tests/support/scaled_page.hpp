@@ -1,24 +1,39 @@
 #pragma once
-// Pages of int8, int4 and e2m1 scalars with predictions, scales and, for tANS, a bank: what the
-// tests of scaled blocks share. Integers and the codec's own rounding only: the same everywhere.
+// Pages of int8, int4, e2m1 and fp8 scalars with predictions, scales (all 1 and not the spec's for
+// fp8) and, for tANS, a bank: what the tests of scaled blocks share. Integers and the codec's own rounding only: the same everywhere.
 
 #include <vector>
 
-#include <normans/host/bank.hpp>
+#include <normans/host/float_bank.hpp>
 
 #include "../codec/codec.hpp"
 #include "test_rng.hpp"
 
 namespace normans_test {
 
-using bank_rows_of = normans::bank_in<std::vector>;
+using bank_rows_of = normans::type_bank_in<std::vector>;
 
-/// Banks that tests use, by shape; small, so that tests build them quickly.
-inline const normans::tans_bank* test_bank(normans::shape_id shape)
+/// Banks that tests use; small, so that tests build them quickly.
+inline const normans::tans_bank* test_bank(normans::scalar_type type, normans::shape_id shape)
 {
-    static const bank_rows_of gaussian(normans::bank_plan{normans::shape_id::gaussian, 8, 2, 1});
-    static const bank_rows_of mixture(normans::bank_plan{normans::shape_id::mixture, 9, 1, 2});
-    return shape == normans::shape_id::gaussian ? &gaussian.bank : &mixture.bank;
+    using normans::scalar_type;
+    constexpr normans::bank_plan plans[2] = {{normans::shape_id::gaussian, 8, 2, 1},
+                                             {normans::shape_id::mixture, 9, 1, 2}};
+    static const bank_rows_of integers[2] = {{scalar_type::int8, plans[0]},
+                                             {scalar_type::int8, plans[1]}};
+    static const bank_rows_of e4m3[2] = {{scalar_type::e4m3fn, plans[0]},
+                                         {scalar_type::e4m3fn, plans[1]}};
+    static const bank_rows_of e5m2[2] = {{scalar_type::e5m2, plans[0]},
+                                         {scalar_type::e5m2, plans[1]}};
+    static const bank_rows_of e2m1[2] = {{scalar_type::e2m1, plans[0]},
+                                         {scalar_type::e2m1, plans[1]}};
+    const int i = shape == normans::shape_id::gaussian ? 0 : 1;
+    switch (bank_grid(type)) {
+    case scalar_type::e4m3fn: return &e4m3[i].bank;
+    case scalar_type::e5m2: return &e5m2[i].bank;
+    case scalar_type::e2m1: return &e2m1[i].bank;
+    default: return &integers[i].bank;
+    }
 }
 
 struct scaled_page {
@@ -69,11 +84,13 @@ inline scaled_page make_scaled_page(std::uint64_t seed, const normans::block_spe
     const std::uint32_t groups = (spec.dim + 31) / 32, rows = spec.heads * spec.tokens;
     for (std::uint32_t i = 0; i < rows * groups; ++i) {
         const std::uint32_t bits = (118 + rng.below(8)) << 23 | rng.bits(10) << 13;  // as fp16
-        page.scales.push_back(rng.below(40) == 0 ? 0.0f : bits_to_float(bits));
+        const bool empty = rng.below(40) == 0;
+        page.scales.push_back(!has_scale(spec.dtype) ? 1.0f : empty ? 0.0f : bits_to_float(bits));
     }
-    page.spec.scales = {page.scales.data(), std::ptrdiff_t(spec.tokens * groups),
-                        std::ptrdiff_t(groups), 1, 32};
-    if (spec.coder == coder_id::tans) page.spec.bank = test_bank(spec.shape);
+    if (has_scale(spec.dtype))
+        page.spec.scales = {page.scales.data(), std::ptrdiff_t(spec.tokens * groups),
+                            std::ptrdiff_t(groups), 1, 32};
+    if (spec.coder == coder_id::tans) page.spec.bank = test_bank(spec.dtype, spec.shape);
     for (std::uint32_t i = 0; i < rows * spec.dim; ++i) {
         const std::uint32_t row = i / spec.dim, channel = i % spec.dim;
         const code_scale scale =
@@ -81,8 +98,9 @@ inline scaled_page make_scaled_page(std::uint64_t seed, const normans::block_spe
         // In 1/65536 codes.
         const int reach = format.is_integer ? int(format.largest_finite) : 4;
         const int mean = rng.between(-reach * 40000, reach * 40000);
-        const int eighths = rng.between(-16, format.code_bits == 8 ? 16 : 4);
-        const int sigma = int(256 * (1u << (eighths + 16) / 8)) * 64;  // floor of the octave
+        const bool small = format.code_bits == 8 && !format.is_integer;  // fp8: codes lie closer
+        const int eighths = rng.between(-16, format.code_bits == 8 ? 16 : 4) - (small ? 32 : 0);
+        const int sigma = int(256 * (1u << (eighths + 48) / 8)) * 4;  // floor of the octave
         const int value = mean + int(std::int64_t(rng.noise()) * sigma / 65536);
         std::uint32_t code = 0;
         if (scale.scale == 0) {
@@ -125,7 +143,10 @@ inline constexpr scaled_kind scaled_kinds[] = {
     {normans::scalar_type::int4, normans::coder_id::tans},
     {normans::scalar_type::int8, normans::coder_id::rans},
     {normans::scalar_type::int4, normans::coder_id::rans},
-    {normans::scalar_type::e2m1, normans::coder_id::rans}};
+    {normans::scalar_type::e2m1, normans::coder_id::rans},
+    {normans::scalar_type::e2m1, normans::coder_id::tans},
+    {normans::scalar_type::e4m3fn, normans::coder_id::tans},
+    {normans::scalar_type::e5m2fnuz, normans::coder_id::tans}};
 
 inline std::vector<std::uint8_t> encode_scaled_page(const scaled_page& page,
                                                     normans::encode_result* result = nullptr)

@@ -57,8 +57,9 @@ struct block_spec {
     int sigma_offset = default_sigma_offset;
     shape_id shape = shape_id::gaussian;
     const marginal_table* marginal = nullptr;  // for shape_id::mixture_marginal only
-    coder_id coder = coder_id::rans;  // tans: int8 and int4, with a bank; order0: no predictions
-    const tans_bank* bank = nullptr;  // its plan's shape is `shape`; encoders need all of it
+    coder_id coder = coder_id::rans;  // tans: types of at most 8 bits, with a bank; order0: no
+                                      // predictions
+    const tans_bank* bank = nullptr;  // of the type, with `shape`; encoders need all of it
     const order0_tables* tables = nullptr;  // of order 0, if blocks share some
     scale_view scales{};              // of int8, int4 and e2m1 (order 0 needs none)
     bool row_scale = false;        // the encoder may store row steps, and does where they pay
@@ -153,6 +154,12 @@ NORMANS_HD inline bool enough_tables(const block_spec& spec)
                                                        code_bytes(spec.dtype)));
 }
 
+NORMANS_HD inline bool is_bank_for(const block_spec& spec)
+{
+    return spec.bank != nullptr && spec.bank->grid == bank_grid(spec.dtype) &&
+           valid_plan(spec.dtype, spec.bank->plan) && spec.bank->plan.shape == spec.shape;
+}
+
 NORMANS_HD inline status check_spec(const block_spec& spec)
 {
     const bool needs_marginal = spec.shape == shape_id::mixture_marginal;
@@ -161,8 +168,7 @@ NORMANS_HD inline status check_spec(const block_spec& spec)
     const bool good = valid_scalar(spec.dtype) && can_code(spec.coder, spec.dtype) &&
                       (!scaled || !needs_marginal) &&
                       (!scaled || spec.scales.data != nullptr || count_of(spec) == 0) &&
-                      (!banked || (spec.bank != nullptr && valid_plan(spec.bank->plan) &&
-                                   spec.bank->plan.shape == spec.shape)) &&
+                      (!banked || is_bank_for(spec)) &&
                       count_of(spec) != ~uint64_t(0) &&
                       (spec.lanes == 0 || valid_lanes(spec.lanes)) && valid_shape(spec.shape) &&
                       needs_marginal == (spec.marginal != nullptr) &&

@@ -80,7 +80,19 @@ struct tans_bank {
     const uint8_t* reach;        // [rows]
     const uint16_t* next;        // [rows][2^table_bits]
     const tans_symbol* symbols;  // [rows][bank_symbols]
+    scalar_type grid = scalar_type::int8;  // bank_grid() of the types that it serves
 };
+
+/// The type whose rows serve `type`.
+NORMANS_HD constexpr scalar_type bank_grid(scalar_type type)
+{
+    switch (type) {
+    case scalar_type::int4: return scalar_type::int8;
+    case scalar_type::e4m3fnuz: return scalar_type::e4m3fn;
+    case scalar_type::e5m2fnuz: return scalar_type::e5m2;
+    default: return type;
+    }
+}
 
 /// round(256 mean / scale), 256 * code_sign() standing for 0, clamped to the codes' range. `mean`
 /// as map_mean returned it.

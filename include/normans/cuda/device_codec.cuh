@@ -219,7 +219,6 @@ struct device_codec {
         if (spec.coder != Coder) return {false, "tANS codes int8 and int4, this is another type"};
         if (spec.lanes != 0 && spec.lanes != Width) return {false, "other lanes than this codec's"};
         if (detail::check_spec(spec) != status::ok) return {false, "an impossible spec"};
-        if (spec.coder != coder_id::rans) return {false, "another coder than rANS"};
         return {true, ""};
     }
 

@@ -89,7 +89,7 @@ struct coded_pool {
         {
             const block_spec& spec = pages.spec;
             return detail::check_spec(spec) == status::ok &&
-                   spec.dtype == type && spec.heads == 1 &&
+                   spec.dtype == type && spec.coder == coder_id::rans && spec.heads == 1 &&
                    spec.tokens == Shape::page_tokens && spec.dim == Shape::dim &&
                    (spec.lanes == 0 || spec.lanes == Width) &&
                    pages.blocks != nullptr && pages.largest >= block_header_bytes &&

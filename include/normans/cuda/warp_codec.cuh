@@ -268,8 +268,7 @@ private:
     static __device__ bool acceptable(const block_spec& spec, const uint8_t* block)
     {
         return detail::check_spec(spec) == status::ok && spec.dtype == Type &&
-               spec.coder == coder_id::rans &&
-               (spec.lanes == 0 || spec.lanes == Width) &&
+               spec.coder == coder_id::rans && (spec.lanes == 0 || spec.lanes == Width) &&
                reinterpret_cast<std::uintptr_t>(block) % 4 == 0;
     }
 

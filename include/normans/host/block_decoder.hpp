@@ -37,7 +37,8 @@ struct block_decoder {
         job.predictor = source_of(call.predictor, *spec);
         job.codes = call.out;
         if constexpr (sizeof(code) == 1) {
-            if (has_scale(spec->dtype)) return begin_scaled<IntegersByPlanes>(call.bytes);
+            if (has_scale(spec->dtype) || spec->coder == coder_id::tans)
+                return begin_scaled<IntegersByPlanes>(call.bytes);
         }
         result->code = read(call.bytes);
         if (result->code != status::ok) return block_stage::ended;
@@ -91,7 +92,8 @@ private:
         }
         const array_predictor* arrays = nullptr;
         if constexpr (ByPlanes)
-            if (spec->coder == coder_id::tans) arrays = &job.predictor;
+            if (format_of(spec->dtype).is_integer && spec->coder == coder_id::tans)
+                arrays = &job.predictor;
         *result = decode_scaled(*spec, block, bytes, {*spec, job.predictor}, arrays, job.codes);
         return block_stage::ended;
     }

@@ -63,7 +63,8 @@ struct block_encoder {
         job.predictor = source_of(call.predictor, *spec);
         job.codes = call.codes;
         if constexpr (sizeof(code) == 1) {
-            if (has_scale(spec->dtype)) return begin_scaled<IntegersByPlanes>();
+            if (has_scale(spec->dtype) || spec->coder == coder_id::tans)
+                return begin_scaled<IntegersByPlanes>();
         }
         return choose_mode(count) ? block_stage::steps : block_stage::plain;
     }
@@ -202,7 +203,8 @@ private:
         }
         const array_predictor* arrays = nullptr;
         if constexpr (ByPlanes)
-            if (spec->coder == coder_id::tans) arrays = &job.predictor;
+            if (format_of(spec->dtype).is_integer && spec->coder == coder_id::tans)
+                arrays = &job.predictor;
         *result = encode_scaled(*spec, packed(), source, arrays, out, capacity);
         return block_stage::ended;
     }

@@ -177,7 +177,7 @@ decode_result decode_in_integers(const block_spec& spec, const uint8_t* block, s
 {
     decode_result result;
     if (check_spec(spec) != status::ok || spec.coder != coder_id::tans ||
-        (count_of(spec) != 0 && box.data == nullptr))
+        !format_of(spec.dtype).is_integer || (count_of(spec) != 0 && box.data == nullptr))
         return result;
     block_header header;
     block_layout at;

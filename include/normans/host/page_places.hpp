@@ -289,7 +289,8 @@ private:
         for (uint32_t i = 0; i < g.part_count; ++i) {
             const page_part& p = g.parts[i];
             const block_spec spec = group_spec(g, i);
-            if (has_scale(spec.dtype) || p.slot_bytes % arena_unit != 0 || p.row_bytes > 0xffff ||
+            if (has_scale(spec.dtype) || spec.coder != coder_id::rans ||
+                p.slot_bytes % arena_unit != 0 || p.row_bytes > 0xffff ||
                 detail::check_spec(spec) != status::ok || count_of(spec) == 0 ||
                 record_room(g, i) > page_directory::max_record_bytes)
                 return false;

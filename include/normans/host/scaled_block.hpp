@@ -1,14 +1,15 @@
 #pragma once
-// Blocks of int8, int4 and e2m1, by rANS or tANS: one lane after the other, by the definition (the
-// results' backend says so). Two kinds of steps run faster elsewhere: integers under rANS with views
-// by planes, between choose_scaled_mode() and finish_scaled() when encoding (block_encoder.hpp), and
-// tANS with views in tans_block.hpp. Modes, checks, statuses and bytes are those of the other
-// blocks; what differs: the inputs have a scale, 4-bit codes lie two to a byte in memory and in raw
-// blocks, and the parameter hash sums up parameter_word(mu', sigma, row step) ^ the scale's fp32
-// bits.
+// Blocks of int8, int4 and e2m1, by rANS or tANS, and of fp8 by tANS: one lane after the other, by
+// the definition (the results' backend says so). Two kinds of steps run faster elsewhere: integers
+// under rANS with views by planes, between choose_scaled_mode() and finish_scaled() when encoding
+// (block_encoder.hpp), and integers under tANS with views in tans_block.hpp. Modes, checks, statuses
+// and bytes are those of the other blocks; what differs: all but fp8 have a scale, 4-bit codes lie
+// two to a byte in memory and in raw blocks, and the parameter hash sums up
+// parameter_word(mu', sigma, row step) ^ the scale's fp32 bits (0 of fp8).
 
 #include "../block/check.hpp"
 #include "../block/scaled_input.hpp"
+#include "../core/float_bank.hpp"
 #include "../core/rans_step.hpp"
 #include "../core/tans_step.hpp"
 #include "block_job.hpp"
@@ -24,17 +25,19 @@ class scaled_source {
 public:
     template <class Predictor>
     scaled_source(const block_spec& spec, const Predictor& predictor)
-        : scales_(spec.scales),
+        : scales_(has_scale(spec.dtype) ? spec.scales : scale_view{}),
           predictor_(&predictor),
           ask_([](const void* p, const scalar_position& at) {
               return (*static_cast<const Predictor*>(p))(at);
           })
     {
+        if (!has_scale(spec.dtype)) last_ = make_scale(one_bits);
     }
 
     scaled_input operator()(const scalar_position& at)
     {
         const prediction one = ask_(predictor_, at);
+        if (scales_.data == nullptr) return {clean_mean(one), one.sigma_index, 0, last_};
         const uint32_t bits = float_to_bits(scales_(at));
         if (bits != last_bits_) {
             last_ = make_scale(bits);
@@ -126,18 +129,16 @@ private:
     };
 };
 
-template <scalar_type Type, uint32_t Width>
+template <class Model, uint32_t Width>
 struct tans_lanes {
-    static constexpr scalar_format format = format_of(Type);
     using lanes = tans_array_lanes<Width>;
     using state = typename lanes::state;
-    using models = typename lanes::template models<bank_model<Type>>;
+    using models = typename lanes::template models<Model>;
     static constexpr uint32_t idle_lane = tans_format::lower_bound | tans_format::first_cell << 16;
 
-    bank_model<Type> model;
+    Model model;
 
-    explicit tans_lanes(const block_spec& spec) : model{*spec.bank, spec.sigma_offset} {}
-    typename bank_model<Type>::scalar prepare(const scaled_input& in, int row_step) const
+    typename Model::scalar prepare(const scaled_input& in, int row_step) const
     {
         return model.prepare(in.mean, in.sigma_index, row_step, in.scale);
     }
@@ -180,13 +181,20 @@ auto with_scaled_coder(const block_spec& spec, uint32_t lanes, Function f)
     const auto sized = [&](auto type, auto width) {
         constexpr scalar_type t = decltype(type)::value;
         if constexpr (format_of(t).is_integer)
-            if (spec.coder == coder_id::tans) return f(tans_lanes<t, decltype(width)::value>(spec));
+            if (spec.coder == coder_id::tans)
+                return f(tans_lanes<bank_model<t>, decltype(width)::value>{
+                    {*spec.bank, spec.sigma_offset}});
         return f(rans_lanes<t, decltype(width)::value>(spec));
     };
     const auto typed = [&](auto type) {
         return lanes <= 8 ? sized(type, std::integral_constant<uint32_t, 8>{})
                           : sized(type, std::integral_constant<uint32_t, 32>{});
     };
+    if (has_float_bank(spec.dtype) && spec.coder == coder_id::tans) {
+        const float_bank_model model(spec.dtype, *spec.bank, spec.sigma_offset);
+        return lanes <= 8 ? f(tans_lanes<float_bank_model, 8>{model})
+                          : f(tans_lanes<float_bank_model, 32>{model});
+    }
     if (spec.dtype == scalar_type::int4)
         return typed(std::integral_constant<scalar_type, scalar_type::int4>{});
     if (spec.dtype == scalar_type::e2m1)
@@ -297,12 +305,15 @@ bool choose_scaled_steps(const block_spec& spec, scaled_source& source,
 inline bool choose_scaled_steps(const block_spec& spec, scaled_source& source,
                                 const packed_codes<const uint8_t>& codes, uint8_t* nibbles)
 {
+    using type = scalar_type;
     switch (spec.dtype) {
-    case scalar_type::int4:
-        return choose_scaled_steps<scalar_type::int4>(spec, source, codes, nibbles);
-    case scalar_type::e2m1:
-        return choose_scaled_steps<scalar_type::e2m1>(spec, source, codes, nibbles);
-    default: return choose_scaled_steps<scalar_type::int8>(spec, source, codes, nibbles);
+    case type::int4: return choose_scaled_steps<type::int4>(spec, source, codes, nibbles);
+    case type::e2m1: return choose_scaled_steps<type::e2m1>(spec, source, codes, nibbles);
+    case type::e4m3fn: return choose_scaled_steps<type::e4m3fn>(spec, source, codes, nibbles);
+    case type::e5m2: return choose_scaled_steps<type::e5m2>(spec, source, codes, nibbles);
+    case type::e4m3fnuz: return choose_scaled_steps<type::e4m3fnuz>(spec, source, codes, nibbles);
+    case type::e5m2fnuz: return choose_scaled_steps<type::e5m2fnuz>(spec, source, codes, nibbles);
+    default: return choose_scaled_steps<type::int8>(spec, source, codes, nibbles);
     }
 }
 

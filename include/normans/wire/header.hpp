@@ -18,11 +18,11 @@
 // A block says its own type, lanes and count, so that a mix-up is an error. The geometry, offset
 // and shape, equal for thousands of blocks, stand once in the stream header or the caller's spec.
 
+#include "../core/float_bank_rows.hpp"
 #include "../core/format.hpp"
 #include "../core/scalar.hpp"
 #include "../core/shape.hpp"
 #include "../core/sigma.hpp"
-#include "../core/uniform_bank.hpp"
 #include "../status.hpp"
 
 namespace normans {
@@ -47,11 +47,11 @@ enum block_flags : uint8_t {
     has_fingerprint = 8,
 };
 
-/// tANS has banks for integers only; order 0, rANS under static tables, takes all types.
+/// tANS has banks for types of at most 8 bits; order 0, rANS under static tables, takes all types.
 NORMANS_HD constexpr bool can_code(coder_id coder, scalar_type dtype)
 {
     return coder == coder_id::rans || coder == coder_id::order0 ||
-           (coder == coder_id::tans && format_of(dtype).is_integer);
+           (coder == coder_id::tans && (format_of(dtype).is_integer || has_float_bank(dtype)));
 }
 
 constexpr size_t block_header_bytes = 16;
@@ -243,7 +243,8 @@ NORMANS_HD inline void write_stream_header(const stream_header& header, uint8_t*
     if (!can_code(header.coder, header.dtype)) return status::bad_header;
     if (header.coder == coder_id::tans) {
         header.plan = unpack_plan(header.shape, plan);
-        if (!valid_plan(header.plan) || pack_plan(header.plan) != plan) return status::wrong_model;
+        if (!valid_plan(header.dtype, header.plan) || pack_plan(header.plan) != plan)
+            return status::wrong_model;
     }
     if ((header.coder != coder_id::tans && plan != 0) ||
         detail::load_u64(from + 32) != fingerprint_of(from, 32))
