@@ -1,5 +1,6 @@
-// Writes the golden cases of int8, int4 and e2m1, and those of order 0, each with their hash.
-//     make_scaled_golden FOLDER ORDER0_FOLDER
+// Writes the golden cases of int8, int4 and e2m1, those of tANS over floats' banks, and those of
+// order 0, each with their hash.
+//     make_scaled_golden FOLDER FLOAT_BANKS_FOLDER ORDER0_FOLDER
 // Run by hand, and only for the reasons that golden_test.cpp gives. Data from integers alone.
 
 #include "../support/golden_case.hpp"
@@ -83,6 +84,26 @@ constexpr recipe recipes[] = {
     {"e2m1_raw", scalar_type::e2m1, 0, 1, 3, 33, 1, 2, 1},
 };
 
+constexpr recipe float_recipes[] = {
+    {"e4m3fn_page", scalar_type::e4m3fn, plan_of(9, 2, 1), 1, 16, 128, 8},
+    {"e4m3fn_small_bank", scalar_type::e4m3fn, plan_of(6, 0, 0), 1, 4, 64, 8},
+    {"e4m3fn_large_bank", scalar_type::e4m3fn, plan_of(10, 2, 2), 1, 4, 64, 32},
+    {"e4m3fn_rows_all_flags", scalar_type::e4m3fn, plan_of(8, 1, 1), 2, 6, 96, 32, 15},
+    {"e4m3fn_any_model", scalar_type::e4m3fn, plan_of(8, 2, 0), 1, 9, 61, 8, 2, 0,
+     shape_id::gaussian, source::any_model},
+    {"e4m3fnuz_any_model_mixture", scalar_type::e4m3fnuz, plan_of(9, 1, 2), 2, 4, 65, 16, 14, 0,
+     shape_id::mixture, source::any_model, -28},
+    {"e4m3fn_predicted", scalar_type::e4m3fn, plan_of(6, 0, 0), 2, 3, 33, 8, 15, 0,
+     shape_id::gaussian, source::predicted},
+    {"e5m2_mixture", scalar_type::e5m2, plan_of(9, 2, 1), 1, 8, 64, 8, 2, 20, shape_id::mixture},
+    {"e5m2_any_model", scalar_type::e5m2, plan_of(8, 1, 3), 1, 9, 61, 1, 6, 0,
+     shape_id::gaussian, source::any_model},
+    {"e5m2fnuz_raw", scalar_type::e5m2fnuz, plan_of(6, 0, 0), 1, 3, 50, 8, 2, 1},
+    {"e2m1_page", scalar_type::e2m1, plan_of(8, 2, 2), 1, 16, 128, 8},
+    {"e2m1_any_model", scalar_type::e2m1, plan_of(7, 3, 1), 1, 9, 61, 8, 7, 0,
+     shape_id::gaussian, source::any_model},
+};
+
 template <std::size_t N>
 std::uint32_t one_of(test_rng& rng, const std::uint32_t (&values)[N])
 {
@@ -98,6 +119,7 @@ void any_model(golden_case& c, std::uint64_t seed)
     const int reach = format.is_integer ? int(format.largest_finite) + 2 : 8;
     const std::size_t groups = c.scales.size() / (c.spec.heads * c.spec.tokens);
     for (std::uint32_t& bits : c.scales) {
+        if (!normans::has_scale(c.spec.dtype)) break;
         if (bits != 0) bits += rng.bits(13);  // no fp16 number any more: products are rounded
         if (rng.below(3) == 0)
             bits = one_of(rng, {0, 0xbf800000, 0x7fc00000, 0x7f800000, 0x337fffff, 0x33800000,
@@ -168,6 +190,7 @@ golden_case make(const recipe& r, std::uint64_t seed)
     if (r.from == source::any_model) any_model(c, seed);
     if (r.from == source::predicted) make_predicted(c);
     if (r.from == source::constant) c.codes.assign(c.codes.size(), c.codes[0]);
+    if (!normans::has_scale(r.type)) c.scales.clear();
     return c;
 }
 
@@ -285,8 +308,9 @@ bool write_cases(const std::string& folder, const Recipe (&list)[N], std::uint64
 
 int main(int count, char** arguments)
 {
-    return count == 3 && write_cases(arguments[1], recipes, 2000) &&
-                   write_cases(arguments[2], order0_recipes, 5000)
+    return count == 4 && write_cases(arguments[1], recipes, 2000) &&
+                   write_cases(arguments[2], float_recipes, 2000) &&
+                   write_cases(arguments[3], order0_recipes, 5000)
                ? 0
                : 1;
 }

@@ -216,7 +216,7 @@ struct device_codec {
     static device_support supports(const block_spec& spec)
     {
         if (spec.dtype != Type) return {false, "another scalar type than this codec's"};
-        if (spec.coder != Coder) return {false, "tANS codes int8 and int4, this is another type"};
+        if (spec.coder != Coder) return {false, "another coder than this codec's"};
         if (spec.lanes != 0 && spec.lanes != Width) return {false, "other lanes than this codec's"};
         if (detail::check_spec(spec) != status::ok) return {false, "an impossible spec"};
         return {true, ""};

@@ -130,7 +130,7 @@ constexpr size_t bank_bytes(scalar_type type, const bank_plan& plan)
 [[nodiscard]] inline status make_bank(scalar_type type, const bank_plan& plan,
                                       const bank_memory& to, tans_bank& bank)
 {
-    if (!has_float_bank(type)) return make_bank(plan, to, bank);
+    if (format_of(type).is_integer) return make_bank(plan, to, bank);
     if (!valid_plan(type, plan) || to.cells == nullptr || to.reach == nullptr ||
         (to.next == nullptr) != (to.symbols == nullptr))
         return status::bad_argument;
@@ -264,10 +264,10 @@ inline uint32_t float_bank_loss(scalar_type dtype, const bank_plan& plan, bank_r
     return loss < 0 ? 0 : uint32_t(loss / points);
 }
 
-/// plan_bank for any type that has banks.
+/// plan_bank for any type; nothing fits those that have no banks.
 inline bank_choice plan_type_bank(scalar_type dtype, size_t budget, shape_id shape)
 {
-    if (!has_float_bank(dtype)) return plan_bank(dtype, budget, shape, usual_range(dtype));
+    if (format_of(dtype).is_integer) return plan_bank(dtype, budget, shape, usual_range(dtype));
     bank_choice best;
     for (uint32_t split = 0; split < 20; ++split) {
         bank_plan plan{shape, 6, uint8_t(split & 3), uint8_t(split >> 2)};
