@@ -159,6 +159,10 @@ private:
             view.group_stride = 1;
         }
         scale_level_ = int(choice.below(12)) - 9;
+        if (choice.below(4) == 0) {
+            scale_level_ = int(choice.below(47)) - 24;
+            spec.sigma_offset = min_sigma_offset + int(choice.below(149));
+        }
         const uint32_t odd = choice.below(3) == 0 ? 2 + choice.below(40) : 0;
         for (uint32_t i = 0; i < (one ? 1 : spec.heads * spec.tokens * groups); ++i) {
             constexpr uint32_t special[] = {0, 0x80000000, 0xbf800000, 0x7fc00000, 0x7f800000,
@@ -190,8 +194,9 @@ private:
         b_.resize(channels);
         // 0..5: drawn from the model; else one thing is off, or everything.
         const uint32_t regime = random.below(12);
+        const int level = 8 * (scale_level_ - spec.sigma_offset - 2);
         const uint32_t middle =
-            is_integer() ? uint32_t(8 * (scale_level_ - spec.sigma_offset - 2)) + random.below(24)
+            is_integer() ? uint32_t(level < 0 ? 0 : level > 200 ? 200 : level) + random.below(24)
                          : 90 + random.below(100);
         for (uint8_t& index : sigma_) {
             index = uint8_t(middle + random.below(24));

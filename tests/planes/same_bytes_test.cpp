@@ -75,7 +75,12 @@ void check_batch(random_source& random, totals& sum, bool integers)
     for (size_t i = 0; i < blocks.size(); ++i) {
         INFO(blocks[i]->text());
         if (damaged[i]) {
-            CHECK(decoding[i].result.code != status::ok);
+            // A row step decides nothing where all of its row is far.
+            const decode_result& read = decoding[i].result;
+            if (read) CHECK((read.row_scaled && blocks[i]->exact()));
+            blocks[i]->forget();
+            CHECK(read.code ==
+                  blocks[i]->template decoded_by<scalar_backend>(expected[i]).code);
             continue;
         }
         REQUIRE(decoding[i].result.code == status::ok);
