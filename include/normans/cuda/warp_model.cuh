@@ -242,7 +242,8 @@ public:
         if (grouped && near < 0) sign = slot < near_cdf ? sign_bit : 0;
         const bool inward = (slot < near_cdf) != (bits_to_float(scale | sign) < 0);
         const int inner = near - two;
-        const int other = inward ? inner > 0 ? inner : 0 : near + two;
+        const int beyond = int(uint32_t(near) + uint32_t(two));  // of NaNs it wraps
+        const int other = inward ? inner > 0 ? inner : 0 : beyond;
         const uint32_t other_cdf = cdf(s, other, sign);
         const uint32_t start = near_cdf < other_cdf ? near_cdf : other_cdf;
         const uint32_t freq = (near_cdf < other_cdf ? other_cdf : near_cdf) - start;
