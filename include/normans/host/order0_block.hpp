@@ -630,7 +630,8 @@ NORMANS_NOINLINE void decode_order0(const order0_decode_call* calls, uint32_t n,
 struct order0_attempt {
     order0_writing block;
     const order0_encode_call* call;
-    uint64_t room;  // for the coded form
+    uint64_t limit;  // of the coded form
+    uint64_t room;   // for it: no more than that
     uint32_t table_words;
 
     const block_spec& spec() const { return *block.spec; }
@@ -681,7 +682,7 @@ struct order0_attempt {
             at.skip(length);
         }
         // A coded block must save at least 1/64 of the raw codes.
-        const uint64_t limit = raw_end - raw / 64;
+        limit = raw_end - raw / 64;
         room = call->capacity < limit ? call->capacity : limit;
         if (constant) set_mode(block_mode::constant, 1);
         return !constant;
@@ -720,6 +721,28 @@ struct order0_attempt {
         std::memcpy(words() + 2 + 2 * size_t(sizes[0]), stored[1], 2 * size_t(sizes[1]));
         block.writer = {words() + 2 + 2 * size_t(table_words), end_of_room()};
         return true;
+    }
+
+    // After steps under the spec's tables that had no room: true if more room would be enough. The
+    // block must not become another because the output is small.
+    bool lacks_only_room()
+    {
+        if (block.missing || room == limit) return false;
+        for (uint32_t& state : block.state) state = rans_format::lower_bound;
+        const uint32_t count = block.header.count, lanes = block.lanes();
+        uint64_t words = 1;
+        uint32_t here = count % lanes != 0 ? count % lanes : lanes;
+        for (uint32_t end = count; end != 0; end -= here, here = lanes) {
+            uint8_t symbols[2 * max_lanes], given[4 * max_lanes];
+            block.writer = {given, given + sizeof given};
+            block.read(end - here, here, symbols);
+            const box_walker at(spec(), end - here);
+            if (lanes <= 8) encode_order0_scalars<8>(block, at, here, symbols);
+            else encode_order0_scalars<max_lanes>(block, at, here, symbols);
+            words += uint64_t(given + sizeof given - block.writer.next) / 2;
+        }
+        set_mode(block_mode::coded, words);
+        return block.layout.end <= limit;
     }
 
     // True if the coded form is kept.
@@ -835,8 +858,15 @@ NORMANS_NOINLINE void encode_order0(const order0_encode_call* calls, uint32_t n,
             bundle.block[bundle.size++] = &next.block;
         }
         flush();
-        for (uint32_t i = 0; i < n; ++i)
-            if (runs[i] && attempts[i].end_steps()) waits[i] = false;
+        for (uint32_t i = 0; i < n; ++i) {
+            if (!runs[i]) continue;
+            if (attempts[i].end_steps()) {
+                waits[i] = false;
+            } else if (shared && attempts[i].lacks_only_room()) {
+                attempts[i].set_raw();  // which has no room either
+                waits[i] = false;
+            }
+        }
     }
     for (uint32_t i = 0; i < n; ++i) {
         if (waits[i]) attempts[i].set_raw();
