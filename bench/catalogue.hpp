@@ -2,6 +2,8 @@
 // From workloads to rows: each workload on every backend in both directions, and htscodecs beside
 // every 8-bit one. Names are paths: decode/rans/e4m3fn/avx2/real, encode/htscodecs/e4m3fn/real.
 
+#include <algorithm>
+
 #include "backends.hpp"
 #include "peers.hpp"
 
@@ -42,6 +44,31 @@ public:
         const std::string peer = add_htscodecs(shared);
         for (const backend& one : backends_)
             add_coders(shared, one.name, one.callable(), 1, peer);
+    }
+
+    /// On the backends with these names only, without peers.
+    void add_on(workload<uint8_t> work, const std::vector<std::string>& names)
+    {
+        const auto shared = std::make_shared<const workload<uint8_t>>(std::move(work));
+        for (const backend& one : backends_)
+            if (std::find(names.begin(), names.end(), one.name) != names.end())
+                add_coders(shared, one.name, one.views<uint8_t>(), 1, {});
+    }
+
+    /// A decoder apart from the backends, of what the first of them encodes.
+    void add_decoder(workload<uint8_t> work, const std::string& name,
+                     void (*decode)(decode_task<uint8_t>*, size_t))
+    {
+        engine<uint8_t> runs = backends_.front().views<uint8_t>();
+        const int id = runs.backend;
+        runs.decode = [=](decode_task<uint8_t>* tasks, size_t n) {
+            decode(tasks, n);
+            for (size_t i = 0; i < n; ++i)  // lane after lane, as it shall
+                if (tasks[i].result.backend == normans::backend_id::scalar)
+                    tasks[i].result.backend = normans::backend_id(id);
+        };
+        add_coders(std::make_shared<const workload<uint8_t>>(std::move(work)), name, runs, 1, {},
+                   false);
     }
 
     /// The workload on each of two threads at once, against the same on one.
@@ -100,15 +127,17 @@ private:
 
     template <class Code>
     void add_coders(const shared_workload<Code>& work, const std::string& backend,
-                    const engine<Code>& runs, size_t threads, const std::string& peer)
+                    const engine<Code>& runs, size_t threads, const std::string& peer,
+                    bool encodes = true)
     {
-        const bool order0 = work->pages.front().spec.coder == normans::coder_id::order0;
-        const std::string alone = (order0 ? "/order0/" : "/rans/") + work->type + "/" + backend +
-                                  "/" + work->name;
+        const char* const coders[] = {"/rans/", "/tans/", "/order0/"};
+        const std::string alone = coders[size_t(work->pages.front().spec.coder)] + work->type +
+                                  "/" + backend + "/" + work->name;
         const std::string name = threads == 1 ? alone : alone + "-2-threads";
         const double each = work->bytes_per_scalar();
-        job encode{"encode" + name, work->scalars(), each, 0, {}, {}, {}, {}, {}, {}};
-        job decode{"decode" + name, work->scalars(), each, 0, {}, {}, {}, {}, {}, {}};
+        job encode{"encode" + name, work->scalars(), each, 0, {}, {}, {}, {}, {}, {}, {}};
+        job decode{"decode" + name, work->scalars(), each, 0, {}, {}, {}, {}, {}, {}, {}};
+        encode.ideal_bits = decode.ideal_bits = work->ideal_bits;
         try {
             for (size_t t = 0; t < threads; ++t) {
                 const auto coder = std::make_shared<block_coder<Code>>(work, runs);
@@ -132,7 +161,7 @@ private:
             encode.one_thread = "encode" + alone;
             decode.one_thread = "decode" + alone;
         }
-        jobs_.push_back(std::move(encode));
+        if (encodes) jobs_.push_back(std::move(encode));
         jobs_.push_back(std::move(decode));
     }
 

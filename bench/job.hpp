@@ -28,6 +28,7 @@ struct job {
     std::string htscodecs;   // name of the job to compare with, if any
     std::string one_thread;  // likewise
     std::vector<pass> passes;  // one per thread
+    std::optional<double> ideal_bits{};  // cross-entropy of a scalar, where the codes were drawn
 };
 
 }  // namespace bench

@@ -87,6 +87,13 @@ inline std::map<std::string, samples> measure(const std::vector<job>& jobs, int 
     return std::move(reporter.rows);
 }
 
+/// Over what the codes ideally take.
+inline std::optional<double> loss_of(const job& row)
+{
+    if (!row.ideal_bits) return std::nullopt;
+    return row.bits_per_scalar / *row.ideal_bits - 1;
+}
+
 inline nlohmann::ordered_json to_json(const std::vector<job>& jobs,
                                       const std::map<std::string, samples>& rows,
                                       const std::string& cpu)
@@ -108,6 +115,7 @@ inline nlohmann::ordered_json to_json(const std::vector<job>& jobs,
                        {"vs_htscodecs", number(ratio_to(row.htscodecs))},
                        {"vs_one_thread", number(ratio_to(row.one_thread))},
                        {"bits_per_scalar", row.bits_per_scalar},
+                       {"loss", number(loss_of(row))},
                        {"instructions_per_scalar", nullptr},
                        {"escapes_per_scalar", number(row.escapes_per_scalar)},
                        {"repairs_per_scalar", number(row.repairs_per_scalar)},

@@ -166,6 +166,7 @@ inline workload<uint8_t> make_quantised(const quantised& wanted)
         std::make_shared<const quantised_pages>(wanted, wanted.pages, std::exp2(low));
     workload<uint8_t> work{normans::scalar_name(wanted.type), wanted.name, {},
                            wanted.pages_per_call, true, {drawn}};
+    work.ideal_bits = drawn->bits();
     for (size_t p = 0; p < wanted.pages; ++p) work.pages.push_back((*drawn)[p]);
     return work;
 }

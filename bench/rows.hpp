@@ -6,6 +6,7 @@
 #include "quantised.hpp"
 #include "real.hpp"
 #include "synthetic.hpp"
+#include "tans.hpp"
 
 namespace bench {
 
@@ -87,9 +88,12 @@ inline void add_types(catalogue& rows)
 
 inline void add_quantised(catalogue& rows)
 {
-    for (const char* bits : {"2", "3", "4", "5"})
-        rows.add(quantised_at(normans::scalar_type::int8, bits));
-    for (const char* bits : {"2", "3"}) rows.add(quantised_at(normans::scalar_type::int4, bits));
+    const auto add = [&](normans::scalar_type type, const char* bits) {
+        const auto work = rows.add(quantised_at(type, bits));
+        add_tans(rows, *work, type == normans::scalar_type::int8);
+    };
+    for (const char* bits : {"2", "3", "4", "5"}) add(normans::scalar_type::int8, bits);
+    for (const char* bits : {"2", "3"}) add(normans::scalar_type::int4, bits);
 }
 
 inline void add_shapes(catalogue& rows)

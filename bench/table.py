@@ -46,13 +46,15 @@ COLUMNS = (
     ("encode", "escapes_per_scalar", "esc. %", 8, 4, 100),
     (None, "bits_per_scalar", "bits", 8, 3, 1),
     ("decode", "over_entropy", "H0 +%", 8, 3, 100),
+    (None, "loss", "loss %", 8, 2, 100),
 )
 
 LEGEND = """\
 MB/s: of decoded data; /cycle: scalars per core cycle; /htsc.: our scalars/s over those of
 htscodecs; /1 thr.: two threads over one; instr.: per scalar, on the slice in the repository;
-rep.: decoder's guesses repaired, esc.: escapes, in % of the scalars; bits: per scalar, coded; H0 +%: the
-coded size over the order-0 entropy of the same codes.
+rep.: decoder's guesses repaired, esc.: escapes, in % of the scalars; bits: per scalar, coded;
+H0 +%: the coded size over the order-0 entropy of the same codes; loss: over the codes'
+cross-entropy under the Gaussians that they were drawn from.
 A copy has no direction. -: unknown, or nothing to compare with."""
 
 

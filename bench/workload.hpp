@@ -2,6 +2,7 @@
 // What is coded: pages of codes with what is known about them, and how many go into one call.
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -30,6 +31,7 @@ struct workload {
     bool all_coded;  // a block in another mode is an error
     std::vector<std::shared_ptr<const void>> owners;  // of what the pages point to
     double entropy = 0;  // bits per scalar that static tables cannot go below; 0: not asked for
+    std::optional<double> ideal_bits{};  // per scalar, of the drawn codes under their Gaussians
 
     size_t scalars() const
     {

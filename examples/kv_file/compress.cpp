@@ -266,7 +266,8 @@ private:
         }
         coder.set_scales(tensor.scales);
 
-        // By either coder, or by both; then the one that decodes faster, if it is not 1 % larger.
+        // By either coder, or by both; then the one that decodes faster, if it is not 1 % larger
+        // than the other.
         struct candidate {
             coder_id id;
             measurement measured;
@@ -281,10 +282,13 @@ private:
             coder.set_bank(now.id == coder_id::tans ? bank_of(what, coder.codes.common.shape)
                                                     : nullptr);
             code(coder.codes, tensor.codes, name, now.measured, now.blocks);
-            const measurement& chosen = candidates[best].measured;
-            if (now.measured.decode_seconds < chosen.decode_seconds &&
-                now.measured.coded_bytes <= 1.01 * chosen.coded_bytes)
-                best = i;
+            const bool faster =
+                now.measured.decode_seconds < candidates[best].measured.decode_seconds;
+            const size_t fast = faster ? i : best, slow = faster ? best : i;
+            best = candidates[fast].measured.coded_bytes <=
+                           1.01 * candidates[slow].measured.coded_bytes
+                       ? fast
+                       : slow;
         }
         const candidate& chosen = candidates[best];
         blocks_.insert(blocks_.end(), chosen.blocks.begin(), chosen.blocks.end());

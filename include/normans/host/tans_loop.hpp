@@ -303,8 +303,8 @@ inline void put_before(const check_sums& earlier, uint32_t after, uint32_t lanes
     }
 }
 
-/// running_sums of a batch's codes, which begins with a step; eight lanes at a time, in 16 bits each
-/// for as many steps as these hold.
+/// running_sums of a batch's codes, which begins with a step; eight lanes at a time, in 16 bits
+/// each for as many steps as these hold.
 inline void add_to_sums(const uint8_t* codes, uint32_t count, uint32_t lanes, check_sums& sums)
 {
     constexpr uint64_t even = 0x00ff00ff00ff00ff;

@@ -1,8 +1,8 @@
 #pragma once
-// Rows of a bank for a batch of scalars: bank_model::prepare() (core/uniform_bank.hpp) cut into what
-// is constant for a block, for a scale, and for a scalar. A block's tables: for each eighth of an
-// octave that sigma lies above the lowest row its level, for each part of a cell its place. Integers
-// only; tans_planes.hpp does the same in registers.
+// Rows of a bank for a batch of scalars: bank_model::prepare() (core/uniform_bank.hpp) cut into
+// what is constant for a block, for a scale, and for a scalar. A block's tables: for each eighth of
+// an octave that sigma lies above the lowest row its level, for each part of a cell its place.
+// Integers only; tans_planes.hpp does the same in registers.
 
 #include "../core/uniform_bank.hpp"
 
@@ -13,10 +13,10 @@ namespace detail {
 constexpr uint32_t tans_batch = 512;  // scalars at a time: whole steps of any lanes
 constexpr uint32_t tans_slack = 32;   // registers read and write so far beyond a batch
 
-/// A batch's predictions as they come.
+/// A batch's predictions as they come. Registers compute with the slack too.
 struct tans_predictions {
-    alignas(64) uint32_t mean[tans_batch + tans_slack];  // fp32 bits, or in 1/256 codes
-    alignas(64) uint8_t sigma[tans_batch + tans_slack];  // indices
+    alignas(64) uint32_t mean[tans_batch + tans_slack] = {};  // fp32 bits, or in 1/256 codes
+    alignas(64) uint8_t sigma[tans_batch + tans_slack] = {};  // indices
 };
 
 /// A batch's rows as the lanes' loop wants them: group = origin + (symbol ^ flip).
@@ -100,8 +100,8 @@ public:
             level_[i] = level_[before + last_];
     }
 
-    /// Rows of n scalars under one scale: means as fp32 bits, or in 1/256 codes as they are. Eighths
-    /// of an octave from the lowest row to a sigma are origin + its index.
+    /// Rows of n scalars under one scale: means as fp32 bits, or in 1/256 codes as they are.
+    /// Eighths of an octave from the lowest row to a sigma are origin + its index.
     template <bool Fixed>
     void find_rows(const tans_predictions& from, uint32_t first, uint32_t n, int origin,
                    const fixed_scale& scale, tans_rows& to) const

@@ -1,0 +1,12 @@
+#pragma once
+// The integer-only decoder of tANS in a unit that is compiled for general registers, where the
+// compiler can be told so.
+
+#include "blocks.hpp"
+
+namespace bench {
+
+/// Means in fp32 without an affine map, sigmas per channel.
+void decode_integer_only(decode_task<uint8_t>* tasks, size_t count);
+
+}  // namespace bench
