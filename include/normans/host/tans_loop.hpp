@@ -247,10 +247,10 @@ private:
             const int group = int((codes[first + i] ^ sign) >> group_bits);
             const uint32_t symbol =
                 uint32_t((group - rows.origin[first + i]) ^ rows.flip[first + i]);
-            const bool near = symbol - 1 <= 2 * uint32_t(bank.reach[row]);
+            const bool within = symbol - 1 <= 2 * uint32_t(bank.reach[row]);
             const tans_symbol* const of_row = bank.symbols + row * bank_symbols;
-            tans_symbol entry = of_row[near ? symbol : 0];
-            const bool escaped = !near || entry.freq == 0;
+            tans_symbol entry = of_row[within ? symbol : 0];
+            const bool escaped = !within || entry.freq == 0;
             if (escaped) entry = of_row[0];
             entries[i] = entry;
             raw_bits[i] = uint8_t(escaped ? code_bits : group_bits);
