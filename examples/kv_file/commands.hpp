@@ -40,7 +40,7 @@ struct profile_rank_options {
     unsigned threads = all_threads();
 };
 
-/// Who codes int8 and int4.
+/// Who codes fp8, int8 and int4.
 enum class coder_choice : uint8_t { rans, tans, both };
 
 constexpr const char* coder_name(coder_choice choice)
@@ -60,7 +60,7 @@ struct compress_options {
     uint32_t page_tokens = 0;  // 0: what the profile's ranks are for, or 64
     uint32_t lanes = 0;
     coder_choice coder = coder_choice::rans;
-    uint32_t bank_kib = 256;  // of tANS, for each of int8 and int4
+    uint32_t bank_kib = 256;  // of tANS, for each target
     unsigned threads = all_threads();
     bool affine = true;
     bool row_scale = true;

@@ -189,13 +189,20 @@ private:
         staged_means means = stages_.before(what, entry);
         if (has_drafts(options_.predictor) && entry.rank != 0)
             record.drafts[size_t(what)] = add_drafts(means, entry, codes, m);
-        const page_coder coder(entry, means, head_.page_tokens);
-        const model_cost cost(entry.dtype, entry.shape, entry.sigma_offset, entry.marginal);
-        const auto bits = [&](const encode_task<Code>& done, uint64_t page) {
-            return page_model_bits(cost, coder, done.spec, means, codes, page, done.out,
-                                   done.result.bytes);
+        page_coder coder(entry, means, head_.page_tokens);
+        const auto code = [&](measurement& to, std::vector<uint8_t>& blocks) {
+            const model_cost cost(entry.dtype, coder.shape_of_model(), entry.sigma_offset,
+                                  entry.marginal);
+            const auto bits = [&](const encode_task<Code>& done, uint64_t page) {
+                return page_model_bits(cost, coder, done.spec, means, codes, page, done.out,
+                                       done.result.bytes);
+            };
+            code_plane(coder, codes, name, bits, to, blocks);
         };
-        code_plane(coder, codes, name, bits, m, blocks_);
+        if (what == target::fp8 && options_.coder != coder_choice::rans)
+            record.fp8_coder = code_by_choice(what, entry.dtype, shape_of_banks(entry), coder,
+                                              code, m);
+        else code(m, blocks_);
         stages_.after(what, entry, means, codes);
         m.scalars = double(codes.size());
         m.raw_bytes = double(codes.size() * sizeof(Code));
@@ -266,50 +273,18 @@ private:
         }
         coder.set_scales(tensor.scales);
 
-        // By either coder, or by both; then the one that decodes faster, if it is not 1 % larger
-        // than the other.
-        struct candidate {
-            coder_id id;
-            measurement measured;
-            std::vector<uint8_t> blocks;
-        };
-        std::vector<candidate> candidates;
-        if (options_.coder != coder_choice::tans) candidates.push_back({coder_id::rans, {}, {}});
-        if (options_.coder != coder_choice::rans) candidates.push_back({coder_id::tans, {}, {}});
-        size_t best = 0;
-        for (size_t i = 0; i < candidates.size(); ++i) {
-            candidate& now = candidates[i];
-            coder.set_bank(now.id == coder_id::tans ? bank_of(what, coder.codes.common.shape)
-                                                    : nullptr);
-            code(coder.codes, tensor.codes, name, now.measured, now.blocks);
-            const bool faster =
-                now.measured.decode_seconds < candidates[best].measured.decode_seconds;
-            const size_t fast = faster ? i : best, slow = faster ? best : i;
-            best = candidates[fast].measured.coded_bytes <=
-                           1.01 * candidates[slow].measured.coded_bytes
-                       ? fast
-                       : slow;
-        }
-        const candidate& chosen = candidates[best];
-        blocks_.insert(blocks_.end(), chosen.blocks.begin(), chosen.blocks.end());
-        (what == target::int8 ? record.int8 : record.int4) = chosen.id;
-        if (chosen.id == coder_id::tans) {
-            const normans::bank_plan& plan = bank_of(what, coder.codes.common.shape)->plan;
-            (what == target::int8 ? head_.int8_plan : head_.int4_plan) = normans::pack_plan(plan);
-        }
-
-        m = chosen.measured;
+        (what == target::int8 ? record.int8 : record.int4) = code_by_choice(
+            what, coder.codes.common.dtype, coder.codes.common.shape, coder,
+            [&](measurement& to, std::vector<uint8_t>& blocks) {
+                code(coder.codes, tensor.codes, name, to, blocks);
+            },
+            m);
         m.add(scales);
         m.scalars = double(means.shape.scalars());
         m.scales.coded_bytes = scales.coded_bytes;
         m.scales.model_bits = scales.model_bits;
         m.scales.raw_bytes = double(2 * tensor.scales.size());
         m.raw_bytes = double(tensor.codes.size()) + m.scales.raw_bytes;
-        for (const candidate& one : candidates) {
-            auto& part = m.coders[size_t(one.id)];
-            part = {one.measured.coded_bytes, one.measured.encode_seconds,
-                    one.measured.decode_seconds, one.id == chosen.id ? 1.0 : 0.0};
-        }
         if (options_.statics) {
             m.statics = code_statically(coder.codes, tensor.codes, name, options_.lanes,
                                         options_.threads);
@@ -321,20 +296,58 @@ private:
         }
     }
 
-    // One bank per target: all its tensors have the shape of the first.
-    const normans::tans_bank* bank_of(target what, normans::shape_id shape)
+    // Codes by either coder, or by both; then the one that decodes faster, if it is not 1 % larger
+    // than the other. By what coder.set_bank() got last, code(measurement, blocks) codes.
+    template <class Coder, class Function>
+    coder_id code_by_choice(target what, scalar_type type, normans::shape_id shape, Coder& coder,
+                            const Function& code, measurement& m)
     {
-        std::optional<loaded_bank>& bank = banks_[what == target::int8 ? 0 : 1];
-        if (!bank) {
-            const scalar_type type =
-                what == target::int8 ? scalar_type::int8 : scalar_type::int4;
-            const normans::bank_choice choice = normans::plan_bank(
-                type, size_t(options_.bank_kib) * 1024, shape, normans::usual_range(type));
-            if (!choice.fits) fail("no bank fits in ", options_.bank_kib, " KiB");
-            bank.emplace(choice.plan, true);
+        struct candidate {
+            coder_id id;
+            measurement measured;
+            std::vector<uint8_t> blocks;
+        };
+        std::vector<candidate> candidates;
+        if (options_.coder != coder_choice::tans) candidates.push_back({coder_id::rans, {}, {}});
+        if (options_.coder != coder_choice::rans) candidates.push_back({coder_id::tans, {}, {}});
+        size_t best = 0;
+        for (size_t i = 0; i < candidates.size(); ++i) {
+            candidate& now = candidates[i];
+            coder.set_bank(now.id == coder_id::tans ? bank_of(what, type, shape) : nullptr);
+            code(now.measured, now.blocks);
+            const bool faster =
+                now.measured.decode_seconds < candidates[best].measured.decode_seconds;
+            const size_t fast = faster ? i : best, slow = faster ? best : i;
+            best = candidates[fast].measured.coded_bytes <=
+                           1.01 * candidates[slow].measured.coded_bytes
+                       ? fast
+                       : slow;
         }
-        if (bank->get()->plan.shape != shape)
-            fail(options_.profile, ": tensors of several shapes do not share a bank");
+        const candidate& chosen = candidates[best];
+        blocks_.insert(blocks_.end(), chosen.blocks.begin(), chosen.blocks.end());
+        if (chosen.id == coder_id::tans)
+            head_.plan(what) = normans::pack_plan(bank_of(what, type, shape)->plan);
+        m.add(chosen.measured);
+        for (const candidate& one : candidates)
+            m.coders[size_t(one.id)] = {one.measured.coded_bytes, one.measured.encode_seconds,
+                                        one.measured.decode_seconds,
+                                        one.id == chosen.id ? 1.0 : 0.0};
+        return chosen.id;
+    }
+
+    // One bank per target: all its tensors have the type and the shape of the first.
+    const normans::tans_bank* bank_of(target what, scalar_type type, normans::shape_id shape)
+    {
+        std::optional<loaded_bank>& bank = banks_[size_t(what)];
+        if (!bank) {
+            const normans::bank_choice choice =
+                normans::plan_type_bank(type, size_t(options_.bank_kib) * 1024, shape);
+            if (!choice.fits)
+                fail("no bank for ", target_name(what), " fits in ", options_.bank_kib, " KiB");
+            bank.emplace(type, choice.plan, true);
+        }
+        if (!bank->serves(type, shape))
+            fail(options_.profile, ": tensors of several types or shapes do not share a bank");
         return bank->get();
     }
 
@@ -473,16 +486,17 @@ private:
             const measurement& m = sum(what);
             for (const coder_id id : {coder_id::rans, coder_id::tans}) {
                 const auto& part = m.coders[size_t(id)];
-                if (!is_quantised(what) || !(part.coded_bytes > 0)) continue;
+                if (!(part.coded_bytes > 0)) continue;
                 const double raw = (m.raw_bytes - m.scales.raw_bytes) / 1e6;
-                const auto& bank = banks_[what == target::int8 ? 0 : 1];
+                const auto& bank = banks_[size_t(what)];
                 std::printf("%-11s %-6s %11.0f %8.4f %9.1f %9.1f %8.0f %10zu\n",
                             id == coder_id::rans ? "rANS" : "tANS", target_name(what),
                             part.coded_bytes, measurement::over(8 * part.coded_bytes, m.scalars),
                             measurement::over(raw, part.encode_seconds),
                             measurement::over(raw, part.decode_seconds), part.chosen,
                             id == coder_id::rans ? size_t(0)
-                                                 : normans::bank_bytes(bank->get()->plan));
+                                                 : normans::bank_bytes(bank->get()->grid,
+                                                                       bank->get()->plan));
             }
         }
     }
@@ -532,7 +546,7 @@ private:
     std::vector<tensor_report> tensors_;
     std::vector<target> targets_;
     measurement sums_[4];  // by target
-    std::optional<loaded_bank> banks_[2];  // int8, int4
+    std::optional<loaded_bank> banks_[4];  // by target
     measurement total_;
     size_t head_size_ = 0;
 };

@@ -25,6 +25,7 @@ struct tensor_record {
     bool bf16 = false;
     std::optional<coder_id> int8;  // how its codes are coded
     std::optional<coder_id> int4;
+    coder_id fp8_coder = coder_id::rans;
     geometry shape;
     uint32_t mean_hash = 0;       // of a file with a model's means
     bool drafts[2] = {};          // fp8, bf16: a draft per page lies before the blocks
@@ -48,7 +49,15 @@ struct tensor_record {
         default: return scalar_type::int4;
         }
     }
-    coder_id coder(target what) const { return what == target::int8 ? *int8 : *int4; }
+    coder_id coder(target what) const
+    {
+        switch (what) {
+        case target::fp8: return fp8_coder;
+        case target::bf16: return coder_id::rans;
+        case target::int8: return *int8;
+        default: return *int4;
+        }
+    }
 };
 
 struct container_head {
@@ -58,7 +67,13 @@ struct container_head {
     uint64_t profile_fingerprint = 0;
     uint16_t int8_plan = 0;  // of the banks, packed; 0: no tensor is coded by tANS
     uint16_t int4_plan = 0;
+    uint16_t fp8_plan = 0;
     std::vector<tensor_record> tensors;
+
+    uint16_t& plan(target what)
+    {
+        return what == target::fp8 ? fp8_plan : what == target::int8 ? int8_plan : int4_plan;
+    }
 };
 
 /// Pages of a tensor; the last may be shorter.
@@ -120,8 +135,10 @@ constexpr uint32_t kind_bit = 1, fp8_shift = 1, fp8_mask = 7, bf16_bit = 16;
 constexpr uint32_t layer_bit = 32, shape_bit = 64, quantised_bit = 128;
 // Of its second byte, if quantised_bit is set.
 constexpr uint32_t int8_bit = 1, int4_bit = 2, int8_tans_bit = 4, int4_tans_bit = 8;
+constexpr uint32_t fp8_tans_bit = 16;
 // Of the head's byte 5.
 constexpr uint8_t affine_flag = 1, plans_flag = 2, no_model_flag = 4, drafts_flag = 8;
+constexpr uint8_t fp8_plan_flag = 16;
 // Of a record's byte of drafts, there with drafts_flag.
 constexpr uint32_t fp8_draft_bit = 1, bf16_draft_bit = 2;
 
@@ -189,6 +206,7 @@ inline void put_record(std::vector<uint8_t>& to, const tensor_record& record,
     uint32_t quantised = 0;
     if (record.int8) quantised |= int8_bit | (*record.int8 == coder_id::tans ? int8_tans_bit : 0);
     if (record.int4) quantised |= int4_bit | (*record.int4 == coder_id::tans ? int4_tans_bit : 0);
+    if (record.fp8 && record.fp8_coder == coder_id::tans) quantised |= fp8_tans_bit;
     if (quantised != 0) tag |= quantised_bit;
     to.push_back(uint8_t(tag));
     if (quantised != 0) to.push_back(uint8_t(quantised));
@@ -214,6 +232,10 @@ inline std::vector<uint8_t> head_bytes(const container_head& head)
     std::vector<uint8_t> bytes(fixed_head_bytes);
     const bool has_plans = head.int8_plan != 0 || head.int4_plan != 0;
     if (has_plans) put_u32(bytes, uint32_t(head.int8_plan) | uint32_t(head.int4_plan) << 16);
+    if (head.fp8_plan != 0) {
+        bytes.push_back(uint8_t(head.fp8_plan));
+        bytes.push_back(uint8_t(head.fp8_plan >> 8));
+    }
     record_context context;
     for (const tensor_record& record : head.tensors)
         put_record(bytes, record, head.predictor, context);
@@ -222,6 +244,7 @@ inline std::vector<uint8_t> head_bytes(const container_head& head)
     std::memcpy(bytes.data(), container_magic, sizeof container_magic);
     bytes[4] = container_version;
     bytes[5] = uint8_t((head.affine ? affine_flag : 0) | (has_plans ? plans_flag : 0) |
+                       (head.fp8_plan != 0 ? fp8_plan_flag : 0) |
                        (has_model(head.predictor) ? 0 : no_model_flag) |
                        (has_drafts(head.predictor) ? drafts_flag : 0));
     normans::detail::store_u32(&bytes[8], head.page_tokens);
@@ -270,6 +293,7 @@ public:
             head.int8_plan = take_u16();
             head.int4_plan = take_u16();
         }
+        if (file_[5] & fp8_plan_flag) head.fp8_plan = take_u16();
         record_context context;
         while (next_ < end_) head.tensors.push_back(read_record(head.predictor, context));
         bytes = head_bytes(head);
@@ -277,6 +301,7 @@ public:
             broken("an impossible head");
         check_plan(head, target::int8, head.int8_plan);
         check_plan(head, target::int4, head.int4_plan);
+        check_plan(head, target::fp8, head.fp8_plan);
         return head;
     }
 
@@ -298,11 +323,13 @@ private:
     // A plan is there where it is needed, only there, and is one.
     void check_plan(const container_head& head, target what, uint16_t packed) const
     {
-        bool used = false;
-        for (const tensor_record& record : head.tensors)
-            used |= record.has(what) && record.coder(what) == coder_id::tans;
         const normans::bank_plan plan = normans::unpack_plan(normans::shape_id::gaussian, packed);
-        const bool good = normans::valid_plan(plan) && normans::pack_plan(plan) == packed;
+        bool used = false, good = normans::pack_plan(plan) == packed;
+        for (const tensor_record& record : head.tensors) {
+            if (!record.has(what) || record.coder(what) != coder_id::tans) continue;
+            used = true;
+            good = good && normans::valid_plan(record.dtype(what), plan);
+        }
         if (used ? !good : packed != 0) broken("an impossible bank of tables");
     }
 
@@ -335,6 +362,7 @@ private:
         };
         if (quantised & int8_bit) record.int8 = coder(int8_tans_bit);
         if (quantised & int4_bit) record.int4 = coder(int4_tans_bit);
+        record.fp8_coder = coder(fp8_tans_bit);
         if (has_drafts(predictor)) {
             const uint32_t drafts = take();
             record.drafts[0] = (drafts & fp8_draft_bit) != 0;

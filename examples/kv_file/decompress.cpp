@@ -105,7 +105,9 @@ private:
         const std::string name = tensor_name(record.key, target_name(what));
         staged_means means = stages_.before(what, entry);
         if (record.drafted(what)) read_drafts(means, entry, name, at);
-        const page_coder coder(entry, means, head_.page_tokens);
+        page_coder coder(entry, means, head_.page_tokens);
+        if (record.coder(what) == coder_id::tans)
+            coder.set_bank(bank_of(what, entry.dtype, shape_of_banks(entry)));
         std::vector<Code> codes(size_t(record.shape.scalars()));
         decode_plane(coder, codes, name, at);
         stages_.after(what, entry, means, codes);
@@ -146,20 +148,18 @@ private:
         }
         coder.set_scales(tensor.scales);
         if (record.coder(what) == coder_id::tans)
-            coder.set_bank(bank_of(what, coder.codes.common.shape));
+            coder.set_bank(bank_of(what, coder.codes.common.dtype, coder.codes.common.shape));
         tensor.codes.resize(coder.codes.memory());
         decode_plane(coder.codes, tensor.codes, name, at);
         return tensor;
     }
 
-    // Of the head's plan, which read_head has checked, and the first tensor's shape.
-    const normans::tans_bank* bank_of(target what, normans::shape_id shape)
+    // Of the head's plan, which read_head has checked.
+    const normans::tans_bank* bank_of(target what, scalar_type type, normans::shape_id shape)
     {
-        const bool wide = what == target::int8;
-        std::optional<loaded_bank>& bank = banks_[wide ? 0 : 1];
-        if (!bank || bank->get()->plan.shape != shape)
-            bank.emplace(normans::unpack_plan(shape, wide ? head_.int8_plan : head_.int4_plan),
-                         false);
+        std::optional<loaded_bank>& bank = banks_[size_t(what)];
+        if (!bank || !bank->serves(type, shape))
+            bank.emplace(type, normans::unpack_plan(shape, head_.plan(what)), false);
         return bank->get();
     }
 
@@ -206,7 +206,7 @@ private:
     loaded_profile profile_;
     std::optional<mean_source> means_;  // with a model
     mean_stages stages_;
-    std::optional<loaded_bank> banks_[2];  // int8, int4
+    std::optional<loaded_bank> banks_[4];  // by target
 };
 
 template <class Codes>

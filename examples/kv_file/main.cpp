@@ -150,7 +150,7 @@ int run(int argc, char** argv)
     compress_app->add_flag("--baselines", compressing.baselines, "compare with zstd and entropy");
     compress_app->add_flag("--static", compressing.statics,
                            "compare with static tables, without predictions");
-    compress_app->add_option("--coder", coder_text, "of int8 and int4: rans, tans or auto")
+    compress_app->add_option("--coder", coder_text, "of fp8, int8 and int4: rans, tans or auto")
         ->check(CLI::IsMember(coders));
     compress_app->add_option("--bank-kib", compressing.bank_kib, "memory for tANS's tables (256)")
         ->check(CLI::Range(8, 8192));

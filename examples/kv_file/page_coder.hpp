@@ -55,6 +55,13 @@ public:
             fail("the profile holds a marginal that is none");
     }
 
+    /// tANS by a bank; null: rANS.
+    void set_bank(const normans::tans_bank* bank) { bank_ = bank; }
+    normans::shape_id shape_of_model() const
+    {
+        return bank_ != nullptr ? bank_->plan.shape : profile_.shape;
+    }
+
     page_coder(const page_coder&) = delete;  // specs point to marginal_
     page_coder& operator=(const page_coder&) = delete;
 
@@ -69,8 +76,10 @@ public:
         spec.tokens = tokens_of_page(shape(), page_tokens_, page);
         spec.dim = shape().dim;
         spec.sigma_offset = profile_.sigma_offset;
-        spec.shape = profile_.shape;
-        spec.marginal = profile_.marginal.empty() ? nullptr : &marginal_;
+        spec.shape = shape_of_model();
+        spec.marginal = bank_ != nullptr || profile_.marginal.empty() ? nullptr : &marginal_;
+        if (bank_ != nullptr) spec.coder = normans::coder_id::tans;
+        spec.bank = bank_;
         spec.row_scale = true;
         return spec;
     }
@@ -124,7 +133,15 @@ private:
     const staged_means& means_;
     uint32_t page_tokens_;
     normans::marginal_table marginal_{};
+    const normans::tans_bank* bank_ = nullptr;
 };
+
+/// Integers and tANS have no marginal: its mixture goes without.
+inline normans::shape_id shape_of_banks(const normans::tensor_profile& values)
+{
+    return values.shape == normans::shape_id::gaussian ? normans::shape_id::gaussian
+                                                       : normans::shape_id::mixture;
+}
 
 /// The profile's entry for a tensor, or one line that says what does not fit.
 inline const normans::tensor_profile& profile_entry(const normans::profile& profile,

@@ -12,7 +12,7 @@
 
 #include <vector>
 
-#include <normans/host/bank.hpp>
+#include <normans/host/float_bank.hpp>
 
 #include "model_bits.hpp"
 #include "page_coder.hpp"
@@ -20,11 +20,11 @@
 
 namespace kv_file {
 
-/// A bank with its memory.
+/// A type's bank with its memory.
 class loaded_bank {
 public:
-    loaded_bank(const normans::bank_plan& plan, bool encodes)
-        : cells_(normans::bank_cells(plan)), reach_(normans::bank_rows(plan))
+    loaded_bank(scalar_type type, const normans::bank_plan& plan, bool encodes)
+        : cells_(normans::bank_cells(type, plan)), reach_(normans::bank_rows(type, plan))
     {
         if (encodes) {
             next_.resize(cells_.size());
@@ -33,12 +33,17 @@ public:
         const normans::bank_memory memory{cells_.data(), reach_.data(),
                                           encodes ? next_.data() : nullptr,
                                           encodes ? symbols_.data() : nullptr};
-        if (make_bank(plan, memory, bank_) != normans::status::ok) fail("a bank cannot be built");
+        if (make_bank(type, plan, memory, bank_) != normans::status::ok)
+            fail("a bank cannot be built");
     }
     loaded_bank(const loaded_bank&) = delete;  // bank_ points into the rest
     loaded_bank& operator=(const loaded_bank&) = delete;
 
     const normans::tans_bank* get() const { return &bank_; }
+    bool serves(scalar_type type, normans::shape_id shape) const
+    {
+        return bank_.grid == bank_grid(type) && bank_.plan.shape == shape;
+    }
 
 private:
     std::vector<normans::tans_cell> cells_;
@@ -202,7 +207,7 @@ public:
                      normans::min_sigma_offset);
         scales.common.shape = maxima.shape;
         codes.common.sigma_offset = values.sigma_offset;
-        codes.common.shape = integer_shape(values);
+        codes.common.shape = shape_of_banks(values);
         codes.common.row_scale = true;
         codes.group = group_channels;
         scales.common.lanes = signs.common.lanes = 1;  // few scalars
@@ -266,13 +271,6 @@ public:
         codes.common.bank = bank;
         codes.common.coder =
             bank != nullptr ? normans::coder_id::tans : normans::coder_id::rans;
-    }
-
-    /// Integers have no marginal: its mixture goes without.
-    static normans::shape_id integer_shape(const normans::tensor_profile& values)
-    {
-        return values.shape == normans::shape_id::gaussian ? normans::shape_id::gaussian
-                                                           : normans::shape_id::mixture;
     }
 
 private:

@@ -37,7 +37,7 @@ struct measurement {
     double draft_bytes = 0;
     double drafted_pages = 0;
 
-    /// int8 and int4: the codes alone by rANS and tANS, where both were tried.
+    /// fp8 (by tans or auto), int8 and int4: the codes alone by the coders that were tried.
     struct coder_part {
         double coded_bytes = 0;
         double encode_seconds = 0;

@@ -1,5 +1,5 @@
-// core/float_bank.hpp and host/float_bank.hpp: the row of a scalar against plain arithmetic, groups,
-// and a plan's loss against what its rows lose elsewhere.
+// core/float_bank.hpp and host/float_bank.hpp: the row of a scalar against plain arithmetic, its
+// groups, and a plan's loss against what its rows lose elsewhere.
 
 #include <doctest/doctest.h>
 
@@ -94,7 +94,8 @@ TEST_CASE("Float banks: the row of a scalar, from the text")
                 const auto m =
                     model.prepare(float_to_bits(mean), uint32_t(sigma), step, no_scale);
                 wrong += m.row != uint32_t(hand.row) || m.mirrored != std::signbit(mean) ||
-                         int(m.lift >> format_of(type).mantissa_bits) != hand.anchor - hand.row_class;
+                         int(m.lift >> model.format.mantissa_bits) !=
+                             hand.anchor - hand.row_class;
                 lifted += m.lift != 0;
             }
             CHECK(wrong == 0);

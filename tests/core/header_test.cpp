@@ -229,7 +229,8 @@ TEST_CASE("the stream header of a tANS stream holds the plan of its bank")
     header.dtype = scalar_type::e4m3fn;
     header.plan = {shape_id::mixture, 12, 3, 4};
     write_stream_header(header, bytes.data());
-    CHECK(read_stream_header(bytes.data(), bytes.size(), back) == status::wrong_model);  // too large
+    // A bank of more than max_bank_mib.
+    CHECK(read_stream_header(bytes.data(), bytes.size(), back) == status::wrong_model);
     CHECK(with(10, 9 | 2 << 4 | 1 << 6) == status::wrong_model);
     CHECK(bytes[11] == 1);
 }

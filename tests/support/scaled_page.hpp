@@ -1,6 +1,7 @@
 #pragma once
 // Pages of int8, int4, e2m1 and fp8 scalars with predictions, scales (all 1 and not the spec's for
-// fp8) and, for tANS, a bank: what the tests of scaled blocks share. Integers and the codec's own rounding only: the same everywhere.
+// fp8) and, for tANS, a bank: what the tests of scaled blocks share. Integers and the codec's own
+// rounding only: the same everywhere.
 
 #include <vector>
 

@@ -396,6 +396,33 @@ class RoundTrip(RoundTripping):
         self.assertLess(json.loads(self.path("r").read_text())["head_bytes"], 400)
 
 
+class Fp8ByTables(RoundTripping):
+    SHAPES = {(0, "k"): (2, 64), (0, "v"): (1, 33), (2, "k"): (1, 5), (2, "v"): (3, 40)}
+
+    def test_round_trip(self):
+        for shape in ("gaussian", "mixture", "mixture-marginal"):
+            tensors = make_cache(self.SHAPES, 65)
+            for more in (("--coder", "tans"), ("--coder", "auto", "--bank-kib", 64),
+                         ("--coder", "tans", "--no-row-scale", "--lanes", 1, "--page-tokens", 7)):
+                back = self.round_trip(tensors, *more, calibrate=("--shape", shape))
+                self.assertEqual(back, targets_of(tensors), (shape, more))
+        self.bad("compress", self.path("in.safetensors"), self.path("o"), "--profile",
+                 self.path("p"), "--coder", "tans", "--bank-kib", 16, says="no bank for fp8",
+                 output=self.path("o"))
+
+    def test_slice(self):
+        cache, report = DATA / "test-slice.safetensors", self.path("r")
+        profile = ("--profile", DATA / "smollm2-135m.profile", "--target", "fp8")
+        loss = {}
+        for kib in (64, 1024):
+            self.good("compress", cache, self.path("o"), *profile, "--json", report, "--coder",
+                      "tans", "--bank-kib", kib)
+            one = json.loads(report.read_text())["targets"]["fp8"]
+            loss[kib] = one["excess"]
+        self.assertLess(loss[1024], loss[64])
+        self.assertLess(loss[1024], 0.04)
+
+
 class Quantised(RoundTripping):
     SHAPES = {(0, "k"): (2, 64), (0, "v"): (1, 33), (2, "k"): (1, 5), (2, "v"): (3, 40)}
     OPTIONS = ("--target", "int8,int4")
@@ -1210,6 +1237,33 @@ class Damage(ToolTest):
         for changes in (*plans, {5: 1}, {5: 7}, {33: 0}, {33: 14}, {33: 31}, {33: 3}, {33: 7},
                         {33: 12}):
             self.assertFalse(self.decode_damaged(head(changes), original), changes)
+
+    def test_fp8_by_tables(self):
+        tensors = make_cache({(0, "k"): (1, 8)}, 30)
+        cache, common = self.path("in.safetensors"), ("--profile", self.path("p"))
+        write_safetensors(cache, tensors)
+        self.good("calibrate", cache, *common)
+        self.good("compress", cache, self.path("out.nkv"), *common, "--target", "fp8", "--lanes", 1,
+                  "--coder", "tans", "--bank-kib", 64)
+        original = {k: v for k, v in targets_of(tensors).items() if k.endswith(".fp8")}
+        data = self.path("out.nkv").read_bytes()
+        self.assertTrue(self.decode_damaged(data, original))
+        (length,) = struct.unpack_from("<I", data, 12)
+        end = (length + 3) // 4 * 4
+        self.assertEqual((data[5], data[28], data[29], data[31]), (17, 6, 0, 16))
+        self.assertEqual(data[end + 1], 16)  # e4m3fn by tANS
+        for at in range(0, len(data), 7):
+            flipped = bytearray(data)
+            flipped[at] ^= 1 << at % 8
+            self.assertFalse(self.decode_damaged(bytes(flipped), original), at)
+        # Right hashes: no plan, none that is one, one that asks for too much memory, no coder.
+        for changes in ({28: 0}, {28: 5}, {28: 0x3C, 29: 1}, {29: 2}, {5: 1}, {31: 0}, {31: 20}):
+            damaged = bytearray(data)
+            for at, value in changes.items():
+                damaged[at] = value
+            damaged[24:28] = bytes(4)
+            damaged[24:28] = struct.pack("<I", fingerprint(damaged[:end]) % 2**32)
+            self.assertFalse(self.decode_damaged(bytes(damaged), original), changes)
 
     def test_first_damaged_page_on_any_number_of_threads(self):
         self.small_job({(0, "k"): (2, 8)}, 40)
