@@ -168,6 +168,8 @@ public:
     __device__ decode_result decode(const block_spec& agreed, const uint8_t* block, size_t bytes,
                                     const Predictor& predictor, const Sink& sink) const
     {
+        // First, so that what blocks of other coders need takes no registers here.
+        if (agreed.dtype != Type || agreed.coder != coder_id::rans) return {};
         if (!acceptable(agreed, block)) return {};
         block_spec spec = agreed;
         spec.lanes = Width;
