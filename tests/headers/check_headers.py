@@ -89,10 +89,9 @@ class Job:
 
 
 def run(job, folder, suffix):
-    path = os.path.join(folder, re.sub(r"\W", "_", job.name) + suffix)
-    with open(path, "w") as file:
-        file.write(job.text)
-    done = subprocess.run(job.command + [path], capture_output=True, text=True)
+    with tempfile.NamedTemporaryFile("w", dir=folder, suffix=suffix, delete=False) as file:
+        file.write(job.text)  # names of jobs can be longer than names of files
+    done = subprocess.run(job.command + [file.name], capture_output=True, text=True)
     complaint = done.stdout + done.stderr
     return None if done.returncode == 0 and not complaint.strip() else f"{job.name}\n{complaint}"
 
