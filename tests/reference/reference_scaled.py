@@ -46,7 +46,7 @@ class TansLanes(decoder.Lanes):
             if group is None:
                 codes.append(self.pop_raw(lane, prediction.model.type.width))
             else:
-                codes.append(group | self.pop_raw(lane, prediction.group_bits))
+                codes.append(group | self.pop_raw(lane, prediction.bits_of(group)))
         self.renormalize(active)
         return codes
 
@@ -65,7 +65,7 @@ class ReversedTansLanes(encoder.ReversedLanes):
         for lane in descending:
             prediction, code = predictions[lane], codes[lane]
             escaped = prediction.escapes(code)
-            bits = prediction.model.type.width if escaped else prediction.group_bits
+            bits = prediction.model.type.width if escaped else prediction.bits_of(code)
             self.push_raw(lane, code & ((1 << bits) - 1), bits)
         for lane in descending:
             symbol = predictions[lane].symbol_of(codes[lane])

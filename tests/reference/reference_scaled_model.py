@@ -309,6 +309,9 @@ class BankPrediction:
     def escapes(self, code):
         return self.symbol_of(code) == 0
 
+    def bits_of(self, _code):
+        return self.group_bits
+
 
 class BankModel:
     def __init__(self, scalar_type, bank, offset):
