@@ -118,20 +118,22 @@ private:
                                    tans_state& x, word_reader& words, uint8_t* codes) const
     {
         uint32_t outside = 0;
-        for (uint32_t i = first; i < first + here; ++i) {
-            uint32_t& bits = x.bits[i - first];
-            const uint32_t symbol = uint8_t((codes[i] - rows.origin[i]) ^ rows.flip[i]);
-            const uint32_t group_bits = rows.grouped ? rows.group_bits[i] : 0;
-            const uint32_t group = uint32_t(rows.origin[i] + (int(symbol) ^ rows.flip[i]));
-            const bool escaped = symbol == 0;
-            const uint32_t count = escaped ? code_bits : group_bits;
-            const uint32_t raw = bits & ((uint32_t(1) << count) - 1);
-            const uint32_t index = escaped ? raw ^ sign : group << group_bits | raw;
-            outside |= index;
-            codes[i] = uint8_t(index);
+        const uint32_t escape_bits = code_bits, escape_sign = sign;
+        for (uint32_t i = 0; i < here; ++i) {
+            const int origin = rows.origin[first + i], flip = rows.flip[first + i];
+            const uint32_t symbol = uint8_t((codes[first + i] - origin) ^ flip);
+            const uint32_t group_bits = rows.grouped ? rows.group_bits[first + i] : 0;
+            const uint32_t group = uint32_t(origin + (int(symbol) ^ flip));
+            const uint32_t count = symbol == 0 ? escape_bits : group_bits;
+            uint32_t bits = x.bits[i];
+            const uint32_t raw = bits & low_bits[count];
+            const uint32_t index = symbol == 0 ? raw ^ escape_sign : group << group_bits | raw;
             bits >>= count;
             if (Roomy) refill(bits, words);
             else tans_state::refill(bits, words);
+            x.bits[i] = bits;
+            outside |= index;
+            codes[first + i] = uint8_t(index);
         }
         return (outside & above) == 0;
     }

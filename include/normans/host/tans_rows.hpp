@@ -110,7 +110,7 @@ public:
         const uint32_t* const levels =
             level_ + (int(before) + (origin < lowest ? lowest : origin > highest ? highest
                                                                                    : origin));
-        if (find_rows<Fixed, false>(from, first, n, levels, scale, to)) return;
+        if (!to.grouped && find_rows<Fixed, false>(from, first, n, levels, scale, to)) return;
         if (!to.grouped) std::memset(to.group_bits, 0, sizeof to.group_bits);
         to.grouped = true;
         find_rows<Fixed, true>(from, first, n, levels, scale, to);
