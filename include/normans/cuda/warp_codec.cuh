@@ -212,6 +212,7 @@ public:
                                     size_t capacity) const
     {
         encode_result result;
+        if (agreed.dtype != Type || agreed.coder != coder_id::rans) return result;
         if (!acceptable(agreed, out)) return result;
         if (out == nullptr) {
             result.bytes = max_encoded_bytes(agreed);
