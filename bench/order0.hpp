@@ -53,12 +53,15 @@ inline workload<uint8_t> with_tables(workload<uint8_t> work, const std::string& 
     return work;
 }
 
-/// All codes in one block.
+/// All codes in one block, over and over up to 4 M, which static tables cannot tell.
 inline workload<uint8_t> in_one_block(workload<uint8_t> work, const std::string& name)
 {
     const auto codes = std::make_shared<std::vector<uint8_t>>();
     for (const page<uint8_t>& one : work.pages)
         codes->insert(codes->end(), one.box.data, one.box.data + one.count);
+    const std::vector<uint8_t> once = *codes;
+    while (codes->size() < (size_t(1) << 22))
+        codes->insert(codes->end(), once.begin(), once.end());
     page<uint8_t> whole = work.pages.front();
     whole.spec.heads = 1;
     whole.spec.tokens = uint32_t(codes->size() / whole.spec.dim);

@@ -27,6 +27,15 @@ struct order0_avx2_lanes {
     template <class Table>
     struct tables {
         const Table* block[Blocks];
+        __m256i low_bits[Blocks];  // of a state: its slot
+        __m128i bits[Blocks];
+
+        void set(uint32_t k, const Table* table)
+        {
+            block[k] = table;
+            low_bits[k] = _mm256_set1_epi32(int(1u << table->precision_bits) - 1);
+            bits[k] = _mm_cvtsi32_si128(int(table->precision_bits));
+        }
     };
     using decode_tables = tables<order0_table>;
     using encode_tables = tables<order0_intervals>;
@@ -57,9 +66,9 @@ struct order0_avx2_lanes {
         load_bits(table, all.freq);
         NORMANS_UNROLL
         for (uint32_t i = 0; i < registers; ++i) {
-            const order0_table& mine = *table.block[block_of(i)];
-            const __m256i low = _mm256_set1_epi32(int(1u << mine.precision_bits) - 1);
-            const __m256i entry = lookup(mine.slot, _mm256_and_si256(x.v[i], low));
+            const uint32_t k = block_of(i);
+            const __m256i entry =
+                lookup(table.block[k]->slot, _mm256_and_si256(x.v[i], table.low_bits[k]));
             all.freq.freq.v[i] =
                 _mm256_and_si256(_mm256_srli_epi32(entry, 8),
                                  _mm256_set1_epi32(int(order0_format::max_freq)));
@@ -255,8 +264,7 @@ private:
     static NORMANS_INLINE void load_bits(const tables<Table>& table, freqs& f)
     {
         NORMANS_UNROLL
-        for (uint32_t k = 0; k < Blocks; ++k)
-            f.bits[k] = _mm_cvtsi32_si128(int(table.block[k]->precision_bits));
+        for (uint32_t k = 0; k < Blocks; ++k) f.bits[k] = table.bits[k];
     }
 
     static NORMANS_INLINE __m256i lookup(const uint32_t* table, __m256i index)

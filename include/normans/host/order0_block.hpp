@@ -63,11 +63,13 @@ void for_codes(const box_walker& walker, uint32_t count, const order0_codes<Byte
     });
 }
 
-constexpr uint32_t order0_chunk_steps = 64;  // that are worked on at once, in memory
+constexpr uint32_t order0_chunk_steps = 128;  // that are worked on at once, in memory
 
 // One block and where it stands.
 template <class Byte, class Table>
 struct order0_block {
+    using byte = Byte;
+
     const block_spec* spec;
     order0_codes<Byte> codes;
     block_header header;
@@ -95,6 +97,14 @@ struct order0_block {
     {
         if (own[0] != nullptr || spec->tables->group == 0) return true;
         return spec->tables->group % lanes() == 0 && spec->dim % lanes() == 0;
+    }
+
+    // True if the codes lie in memory as symbols do.
+    bool in_place() const
+    {
+        return codes.bits == 8 && codes.token_stride == ptrdiff_t(spec->dim) &&
+               (spec->heads == 1 ||
+                codes.head_stride == ptrdiff_t(spec->dim) * ptrdiff_t(spec->tokens));
     }
 
     // Symbols of `steps` steps (the last may be short) from scalar `first` on: per step one row of
@@ -199,8 +209,18 @@ template <class Block>
 struct order0_bundle {
     Block* block[4];
     uint32_t size;
-    uint8_t symbols[4][2 * order0_chunk_steps * max_lanes];
+    typename Block::byte* symbols[4];  // of the chunk: in the box itself, or in memory
+    bool in_place;
+    uint8_t memory[2 * order0_chunk_steps * max_lanes];
 
+    // Scalars of a chunk.
+    uint32_t chunk(uint32_t count)
+    {
+        in_place = true;
+        for (uint32_t k = 0; k < size; ++k) in_place &= block[k]->in_place();
+        return in_place ? count : order0_chunk_steps * lanes();
+    }
+    uint8_t* copy_of(uint32_t k) { return memory + k * 2 * order0_chunk_steps * lanes(); }
     const block_spec& spec() const { return *block[0]->spec; }
     uint32_t lanes() const { return block[0]->lanes(); }
     uint32_t planes() const { return block[0]->codes.planes(); }
@@ -213,7 +233,7 @@ struct order0_bundle {
     {
         for (uint32_t plane = 0; plane < planes(); ++plane)
             for (uint32_t k = 0; k < blocks; ++k)
-                tables[plane].block[k] = at(k).table(where, plane);
+                tables[plane].set(k, at(k).table(where, plane));
     }
 };
 
@@ -386,9 +406,12 @@ template <bool Simd>
 void decode_order0_bundle(order0_bundle<order0_reading>& bundle)
 {
     const uint32_t lanes = bundle.lanes(), planes = bundle.planes();
-    const uint32_t count = bundle.block[0]->header.count, chunk = order0_chunk_steps * lanes;
+    const uint32_t count = bundle.block[0]->header.count, chunk = bundle.chunk(count);
     for (uint32_t first = 0; first < count; first += chunk) {
         const uint32_t scalars = count - first < chunk ? count - first : chunk;
+        for (uint32_t k = 0; k < bundle.size; ++k)
+            bundle.symbols[k] =
+                bundle.in_place ? bundle.block[k]->codes.data + first : bundle.copy_of(k);
         uint32_t done = 0;
         if constexpr (Simd) {
 #if NORMANS_AVX2
@@ -410,7 +433,7 @@ void decode_order0_bundle(order0_bundle<order0_reading>& bundle)
                 }
                 block.add_sums(bundle.symbols[k], step, here);
             }
-            block.write(first, scalars, bundle.symbols[k]);
+            if (!bundle.in_place) block.write(first, scalars, bundle.symbols[k]);
         }
     }
 }
@@ -419,14 +442,17 @@ template <bool Simd>
 void encode_order0_bundle(order0_bundle<order0_writing>& bundle)
 {
     const uint32_t lanes = bundle.lanes(), planes = bundle.planes();
-    const uint32_t count = bundle.block[0]->header.count, chunk = order0_chunk_steps * lanes;
+    const uint32_t count = bundle.block[0]->header.count, chunk = bundle.chunk(count);
     for (uint32_t end = count; end != 0;) {
         const uint32_t scalars = end % chunk != 0 ? end % chunk : chunk;
         const uint32_t first = end - scalars;
         const uint32_t all = (scalars + lanes - 1) / lanes;
         uint32_t left = all;
-        for (uint32_t k = 0; k < bundle.size; ++k)
-            bundle.block[k]->read(first, scalars, bundle.symbols[k]);
+        for (uint32_t k = 0; k < bundle.size; ++k) {
+            uint8_t* const copy = bundle.copy_of(k);
+            if (!bundle.in_place) bundle.block[k]->read(first, scalars, copy);
+            bundle.symbols[k] = bundle.in_place ? bundle.block[k]->codes.data + first : copy;
+        }
         // A short step, then the whole ones, then what they had no room for.
         const auto by_definition = [&](uint32_t from, uint32_t to) {
             for (uint32_t k = 0; k < bundle.size; ++k) {
