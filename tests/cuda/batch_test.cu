@@ -164,6 +164,13 @@ void refusals()
     expect(codec::decode(spec, entries.data(), 1, nullptr, results.data(), nullptr) ==
                cudaErrorInvalidValue,
            "an unsupported spec is refused");
+    spec.lanes = 8;
+    const tans_bank bank{{}, nullptr, nullptr, nullptr, nullptr, scalar_type::e4m3fn};
+    spec.bank = &bank;
+    expect(codec::supports(spec).ok, "a bank that nobody uses");
+    spec.coder = coder_id::tans;
+    expect(detail::check_spec(spec) == status::ok && !codec::supports(spec).ok,
+           "tANS is the host's");
     expect(codec::decode(block_spec{}, static_cast<const entry*>(nullptr), 1, nullptr,
                          results.data(), nullptr) == cudaErrorInvalidValue,
            "null entries are refused");
