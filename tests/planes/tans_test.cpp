@@ -54,7 +54,7 @@ public:
         for (uint32_t i = 0; i < spec.heads * spec.dim; ++i) {
             a.push_back(bits_to_float((120 + rng_.below(14)) << 23 | rng_.bits(23) |
                                       rng_.bits(1) << 31));
-            b.push_back(rng_.below(3) == 0 ? -0.0f : bits_to_float(rng_.between(100, 127) << 23));
+            b.push_back(rng_.below(3) == 0 ? -0.0f : bits_to_float((100 + rng_.below(28)) << 23));
         }
         if (views & 16) predictor.affine = {keep(a), keep(b), spec.dim};
         const auto* const sigma = keep(page.sigma);
