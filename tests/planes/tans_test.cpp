@@ -18,9 +18,10 @@ namespace {
 
 const tans_bank* bank_of(uint32_t choice)
 {
-    static const bank_rows_of largest(bank_plan{shape_id::gaussian, 9, 3, 4});
-    static const bank_rows_of smallest(bank_plan{shape_id::mixture, 6, 0, 0});
-    return choice < 2 ? test_bank(shape_id(choice)) : choice == 2 ? &largest.bank : &smallest.bank;
+    static const bank_rows_of largest(scalar_type::int8, {shape_id::gaussian, 9, 3, 4});
+    static const bank_rows_of smallest(scalar_type::int8, {shape_id::mixture, 6, 0, 0});
+    if (choice < 2) return test_bank(scalar_type::int8, shape_id(choice));
+    return choice == 2 ? &largest.bank : &smallest.bank;
 }
 
 // A page and another way to say its predictions; everything in memory that ends at a guard page.
