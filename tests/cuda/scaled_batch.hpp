@@ -19,7 +19,8 @@ class scaled_batch {
 
 public:
     scaled_batch(cudaStream_t stream, scaled_tally& counts)
-        : counts_(counts), stream_(stream), bank_(*normans_test::test_bank(shape_id::gaussian))
+        : counts_(counts), stream_(stream),
+          bank_(*normans_test::test_bank(scalar_type::int8, shape_id::gaussian))
     {
         spec_ = normans_test::scaled_spec(Type, Coder, heads, tokens, dim, Width);
         spec_.row_scale = true;

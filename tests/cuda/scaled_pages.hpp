@@ -384,8 +384,8 @@ inline scaled_case draw_scaled(test_rng& rng, scalar_type type, coder_id coder,
 inline void compare_random_scaled(std::uint64_t seed, int hurt, scaled_tally& counts)
 {
     const bank_on_device banks[] = {
-        bank_on_device(*normans_test::test_bank(shape_id::gaussian)),
-        bank_on_device(*normans_test::test_bank(shape_id::mixture))};
+        bank_on_device(*normans_test::test_bank(scalar_type::int8, shape_id::gaussian)),
+        bank_on_device(*normans_test::test_bank(scalar_type::int8, shape_id::mixture))};
     for_scaled_codecs([&](auto type, auto width, auto coder) {
         test_rng rng(seed * 1000 + unsigned(type()) * 64 + width() + 7 * unsigned(coder()));
         const auto page = [&](box_size box, page_kind kind, bool odd, std::uint32_t outliers) {
@@ -430,8 +430,9 @@ inline void compare_golden_scaled(const char* path, scaled_tally& counts)
         const auto groups = std::ptrdiff_t((page.spec.dim + group - 1) / group);
         page.spec.scales = {page.scales.data(), groups * std::ptrdiff_t(page.spec.tokens), groups,
                             1, group};
-        const normans_test::bank_rows_of rows(unpack_plan(
-            page.spec.shape, golden.bank.empty() ? pack_plan(bank_plan{}) : golden.bank[0]));
+        const std::uint32_t plan = golden.bank.empty() ? pack_plan(bank_plan{}) : golden.bank[0];
+        const normans_test::bank_rows_of rows(scalar_type::int8,
+                                              unpack_plan(page.spec.shape, plan));
         page.spec.bank = &rows.bank;
         scaled_case c(std::move(page), false, 0);
         c.a = normans_test::as_floats(golden.affine_a);

@@ -286,7 +286,8 @@ TEST_CASE("E09 each field of a stream header has its own error")
         CHECK(read_changed(header, 4, format_version + 1, resealed, &read) ==
               status::unsupported_version);
         CHECK(read_changed(header, 5, 10, resealed, &read) == status::wrong_dtype);
-        CHECK(read_changed(header, 5, 1 << 4, resealed, &read) == status::bad_header);  // coder
+        CHECK(read_changed(header, 5, 3 << 4, resealed, &read) == status::bad_header);  // coder
+        CHECK(read_changed(header, 5, 1 << 4, resealed, &read) == status::wrong_model);  // no plan
         CHECK(read_changed(header, 6, 16, resealed, &read) == status::wrong_model);     // 2^16
         CHECK(read_changed(header, 7, 3, resealed, &read) == status::wrong_model);      // shape
         CHECK(read_changed(header, 8, max_sigma_offset + 1, resealed, &read) ==
@@ -336,7 +337,8 @@ TEST_CASE("E09 each property of a block has its own error, before any output")
     CHECK(with_byte(0, format_version + 1) == status::unsupported_version);
     CHECK(with_byte(1, uint32_t(scalar_type::e5m2)) == status::wrong_dtype);
     CHECK(with_byte(1, 10) == status::bad_header);
-    CHECK(with_byte(1, block[1] | 1u << 4) == status::bad_header);  // another coder
+    CHECK(with_byte(1, block[1] | 1u << 4) == status::wrong_model);  // another coder
+    CHECK(with_byte(1, block[1] | 3u << 4) == status::bad_header);   // none
     CHECK(with_byte(2, (block[2] & 0xf0u) | 4) == status::bad_header);
     CHECK(with_byte(3, 9) == status::bad_header);
     CHECK(with_byte(3, 32) == status::wrong_lanes);
