@@ -340,7 +340,7 @@ TEST_CASE("scaled blocks: what specs are refused, and what a decoder says of ano
     CHECK(code_of(page, [](block_spec& s) { s.bank = nullptr; }) == status::bad_argument);
     CHECK(code_of(page, [](block_spec& s) { s.shape = shape_id::mixture; }) ==
           status::bad_argument);
-    CHECK(code_of(page, [](block_spec& s) { s.coder = coder_id(2); }) == status::bad_argument);
+    CHECK(code_of(page, [](block_spec& s) { s.coder = coder_id(3); }) == status::bad_argument);
     CHECK(code_of(page, [](block_spec& s) { s.dtype = scalar_type::e4m3fn; }) ==
           status::bad_argument);  // another type's bank
     CHECK(code_of(page, [](block_spec& s) {

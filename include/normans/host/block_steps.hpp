@@ -139,7 +139,9 @@ private:
         uint32_t lane[Lanes::width];
         Lanes::store(lane, codes);
         walker.forward(ahead);
-        for_runs(walker, here, [&](uint32_t offset, const scalar_position& at, uint32_t n) {
+        for_runs(walker, here, [&](uint32_t offset, const scalar_position& at, uint32_t length) {
+            // Never more; a compiler that unrolls this warns where it does not see that.
+            const uint32_t n = length < Lanes::width ? length : Lanes::width;
             for (uint32_t block = 0; block < present_; ++block) {
                 const uint32_t* const from = lane + block * lanes_ + offset;
                 if constexpr (Integers) {
