@@ -28,7 +28,7 @@ struct order0_codes {
     uint32_t planes() const { return bits == 16 ? 2 : 1; }
     uint32_t load(ptrdiff_t i) const
     {
-        if (bits == 4) return data[i >> 1] >> (i & 1) * 4 & 15u;
+        if (bits == 4) return uint32_t(data[i >> 1]) >> (i & 1) * 4 & 15u;
         if (bits == 8) return data[i];
         uint16_t code;
         std::memcpy(&code, data + 2 * i, 2);
