@@ -168,8 +168,6 @@ public:
     __device__ decode_result decode(const block_spec& agreed, const uint8_t* block, size_t bytes,
                                     const Predictor& predictor, const Sink& sink) const
     {
-        // First, so that what blocks of other coders need takes no registers here.
-        if (agreed.dtype != Type || agreed.coder != coder_id::rans) return {};
         if (!acceptable(agreed, block)) return {};
         block_spec spec = agreed;
         spec.lanes = Width;
@@ -212,8 +210,9 @@ public:
                                     size_t capacity) const
     {
         encode_result result;
+        // One after the other, and the spec first: else nvcc takes more registers than it needs.
         if (agreed.dtype != Type || agreed.coder != coder_id::rans) return result;
-        if (!acceptable(agreed, out)) return result;
+        if (detail::check_spec(agreed) != status::ok || !acceptable(agreed, out)) return result;
         if (out == nullptr) {
             result.bytes = max_encoded_bytes(agreed);
             return result;
@@ -268,11 +267,13 @@ private:
                 detail::load_u32(block + 8), detail::load_u32(block + 12)};
     }
 
+    // In this order, so that what blocks of other coders need takes no registers.
     static __device__ bool acceptable(const block_spec& spec, const uint8_t* block)
     {
-        return detail::check_spec(spec) == status::ok && spec.dtype == Type &&
-               spec.coder == coder_id::rans && (spec.lanes == 0 || spec.lanes == Width) &&
-               reinterpret_cast<std::uintptr_t>(block) % 4 == 0;
+        return spec.dtype == Type && spec.coder == coder_id::rans &&
+               (spec.lanes == 0 || spec.lanes == Width) &&
+               reinterpret_cast<std::uintptr_t>(block) % 4 == 0 &&
+               detail::check_spec(spec) == status::ok;
     }
 
     // The row step of a lane's row, and the rows of what is read and written along with it.
