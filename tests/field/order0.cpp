@@ -118,7 +118,7 @@ struct gapped {
         const uint32_t bits = bits_of(spec.dtype);
         std::vector<uint16_t> codes;
         for_each([&](Code& from, size_t shift, size_t) {
-            codes.push_back(uint16_t((from >> shift) & ((1u << bits) - 1)));
+            codes.push_back(uint16_t(uint32_t(from) >> shift & ((1u << bits) - 1)));
         });
         return codes;
     }

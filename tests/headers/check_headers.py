@@ -4,7 +4,7 @@ alone      each header first in a file, and twice                          (P05,
 pairs      every header behind all others that do not include it            (P07)
 platform   after macros that platforms define: min, max, near, far, ...    (P06)
 names      the headers define no macro but NORMANS_..., use no extension   (P06)
-cuda       in .cu files, by nvcc: the core's and cuda/ one by one, and all   (P05)
+cuda       in .cu files, by nvcc: those of cuda/ one by one, and all         (P05)
 """
 
 import argparse
@@ -232,9 +232,8 @@ def check_cuda(args):
     headers = public_headers(args.include)
     # -Wpedantic and -Wold-style-cast would judge nvcc's own generated code.
     host = "-Xcompiler=-Wall,-Wextra,-Wconversion,-Wsign-conversion,-Wshadow"
-    device = [[h] for h in headers if h.startswith(("core/", "wire/"))]
     kernels = sorted(os.listdir(os.path.join(args.include, "normans", "cuda")))
-    device += [[f"cuda/{name}"] for name in kernels]
+    device = [[f"cuda/{name}"] for name in kernels]
     headers = headers + [f"cuda/{name}" for name in kernels]
     for standard, which in (("c++17", device + [headers]), ("c++20", [headers])):
         for group in which:
