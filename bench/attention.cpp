@@ -140,7 +140,7 @@ void add_rows(std::vector<job>& jobs, std::vector<table_line>& lines, const real
                                               [=] { work->run_decoded(); }};
         for (size_t v = 0; v < 4; ++v)
             jobs.push_back({name + "/" + variants[v], sequence->scalars(), sizeof(Code), 0, {}, {},
-                            {}, {}, {{runs[v], runs[v], [=] { return work->complaint(); }}}});
+                            {}, {}, {}, {{runs[v], runs[v], [=] { return work->complaint(); }}}});
         lines.push_back({name, double(sequence->scalars() * sizeof(Code)) * 1e-6,
                          sequence->bits_per_scalar()});
     }

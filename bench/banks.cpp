@@ -133,7 +133,7 @@ private:
         owners_.push_back(blocks);
         for (const char* direction : {"encode", "decode"}) {
             job row{direction + ("/" + work.name) + "/" + coder, work.scalars(), 1, 0, {}, {},
-                    {}, {}, {}};
+                    {}, {}, {}, {}};
             row.passes.push_back(direction[0] == 'e' ? blocks->encode_pass()
                                                      : blocks->decode_pass());
             jobs_.push_back(std::move(row));
