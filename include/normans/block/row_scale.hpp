@@ -33,16 +33,11 @@ namespace detail {
 
 // The upper halves of two floats, added, are a logarithm of their product, 128 an octave:
 // (value of the code) * slope - this = 64 * the table's index.
-NORMANS_HD constexpr uint32_t row_weight_origin(uint32_t mantissa_bits, const normal_shape& shape)
-{
-    constexpr uint32_t scale = 5, lowest = 4;
-    return (shape.unit_slope >> 16) + 128 * (127 + mantissa_bits - scale - lowest);
-}
-
 template <class Model>
 NORMANS_HD constexpr uint32_t row_weight_origin(const normal_shape& shape)
 {
-    return row_weight_origin(Model::format.mantissa_bits, shape);
+    constexpr uint32_t cell = 127 + Model::format.mantissa_bits, scale = 5, lowest = 4;
+    return (shape.unit_slope >> 16) + 128 * (cell - scale - lowest);
 }
 
 template <class Model>

@@ -188,7 +188,7 @@ private:
         return {job.codes, format_of(spec->dtype).code_bits == 4};
     }
 
-    // int8, int4 and e2m1. Steps are left to do only where planes run them.
+    // int8, int4, e2m1, and fp8 by tANS. Steps are left to do only where planes run them.
     template <bool ByPlanes>
     block_stage begin_scaled()
     {

@@ -141,34 +141,14 @@ status decode_integer_steps(const block_spec& spec, uint32_t lanes, Inputs& inpu
                             const packed_codes<uint8_t>& out, const uint8_t* states,
                             word_reader words, block_sums& sums, bool& opened)
 {
-    const tans_decoding decoding(*spec.bank, format_of(spec.dtype));
-    tans_state state(lanes);
-    opened = state.open(states, spec.bank->plan.table_bits, words);
-    if (!opened) return status::corrupt_stream;
-    const uint32_t count = uint32_t(count_of(spec));
-    check_sums content, parameters;
-    bool good = true;
-    box_walker walker(spec, 0);
-    for (uint32_t done = 0; done < count; done += tans_batch) {
-        const uint32_t batch = count - done < tans_batch ? count - done : tans_batch;
-        tans_rows rows;
-        uint8_t codes[tans_batch + tans_slack];
-        uint32_t hashed[tans_batch];
-        for_runs(walker, batch, [&](uint32_t offset, const scalar_position& at, uint32_t n) {
-            inputs.prepare(at, n, offset, rows, hashed);
-        });
-        good &= decoding.run(rows, batch, state, words, codes);
-        add_to_sums(codes, batch, lanes, content);
-        for (uint32_t i = 0; i < batch && spec.parameter_hash; ++i)
-            parameters.lane[i % lanes].add(hashed[i]);
-        for_runs(walker, batch, [&](uint32_t offset, const scalar_position& at, uint32_t n) {
-            out.store_run(at, n, codes + offset);
-        });
-        walker.forward(batch);
-    }
-    sums = {content.total(lanes), parameters.total(lanes)};
-    const bool clean = good && !words.overrun && words.next == words.end && state.ended();
-    return clean ? status::ok : status::corrupt_stream;
+    return decode_tans_batches<tans_decoding>(
+        spec, lanes,
+        [&](const box_walker& walker, uint32_t batch, tans_rows& rows, uint32_t* hashed) {
+            for_runs(walker, batch, [&](uint32_t offset, const scalar_position& at, uint32_t n) {
+                inputs.prepare(at, n, offset, rows, hashed);
+            });
+        },
+        add_to_sums, out, states, words, sums, opened);
 }
 
 template <class Means, class Sigmas>

@@ -218,18 +218,18 @@ inline void add_codes(const uint8_t* codes, uint32_t count, uint32_t lanes, chec
 }
 #endif
 
-/// decode_scaled_steps() for arrays.
-inline status decode_tans_steps(const block_spec& spec, const array_predictor& predictor,
-                                const packed_codes<uint8_t>& to, const uint8_t* row_steps,
-                                uint32_t lanes, word_reader& words, const uint8_t* states,
-                                block_sums& sums, bool& opened)
+/// A block's steps, decoded a batch at a time: find_rows(walker, batch, rows, hashed) finds the
+/// rows of the next scalars, add(codes, batch, lanes, sums) is add_to_sums or does the same.
+template <class Decoder, class FindRows, class Add>
+status decode_tans_batches(const block_spec& spec, uint32_t lanes, FindRows find_rows, Add add,
+                           const packed_codes<uint8_t>& to, const uint8_t* states,
+                           word_reader& words, block_sums& sums, bool& opened)
 {
     tans_state state(lanes);
     opened = state.open(states, spec.bank->plan.table_bits, words);
     if (!opened) return status::corrupt_stream;
     const uint32_t count = uint32_t(count_of(spec));
-    const tans_decoder decoder(*spec.bank, format_of(spec.dtype));
-    tans_source source(spec, predictor, row_steps);
+    const Decoder decoder(*spec.bank, format_of(spec.dtype));
     check_sums content, parameters;
     bool good = true;
     box_walker walker(spec, 0);
@@ -238,9 +238,9 @@ inline status decode_tans_steps(const block_spec& spec, const array_predictor& p
         tans_rows rows;
         alignas(64) uint8_t codes[tans_batch + tans_slack];
         uint32_t hashed[tans_batch];
-        source.find_rows(walker, batch, rows, hashed);
+        find_rows(walker, batch, rows, hashed);
         good &= decoder.run(rows, batch, state, words, codes);
-        add_codes(codes, batch, lanes, content);
+        add(codes, batch, lanes, content);
         for (uint32_t i = 0; i < batch && spec.parameter_hash; ++i)
             parameters.lane[i % lanes].add(hashed[i]);
         for_runs(walker, batch, [&](uint32_t offset, const scalar_position& at, uint32_t n) {
@@ -251,6 +251,21 @@ inline status decode_tans_steps(const block_spec& spec, const array_predictor& p
     sums = {content.total(lanes), parameters.total(lanes)};
     const bool clean = good && !words.overrun && words.next == words.end && state.ended();
     return clean ? status::ok : status::corrupt_stream;
+}
+
+/// decode_scaled_steps() for arrays.
+inline status decode_tans_steps(const block_spec& spec, const array_predictor& predictor,
+                                const packed_codes<uint8_t>& to, const uint8_t* row_steps,
+                                uint32_t lanes, word_reader& words, const uint8_t* states,
+                                block_sums& sums, bool& opened)
+{
+    tans_source source(spec, predictor, row_steps);
+    return decode_tans_batches<tans_decoder>(
+        spec, lanes,
+        [&](const box_walker& walker, uint32_t batch, tans_rows& rows, uint32_t* hashed) {
+            source.find_rows(walker, batch, rows, hashed);
+        },
+        add_codes, to, states, words, sums, opened);
 }
 
 /// encode_scaled_steps() for arrays.
