@@ -1,8 +1,8 @@
 // Writes the golden cases and their hash.  usage: make_golden FOLDER
 // Run by hand, and only for the reasons that golden_test.cpp gives. Data from integers alone.
 
-#include "../support/golden_case.hpp"
 #include "../support/random_scalars.hpp"
+#include "write_cases.hpp"
 
 using namespace normans_test;
 using normans::scalar_type;
@@ -257,29 +257,5 @@ int main(int count, char** arguments)
         std::fprintf(stderr, "usage: make_golden FOLDER\n");
         return 2;
     }
-    const std::string folder = arguments[1];
-    std::map<std::string, std::vector<std::uint8_t>> blocks;  // by file name, as a shell lists them
-    std::uint64_t seed = 1000;
-    for (const recipe& r : recipes) {
-        golden_case c = make(r, ++seed);
-        const coded_case coded = encode_case(c);
-        if (!coded.result) {
-            std::fprintf(stderr, "%s: %s\n", r.name, normans::status_name(coded.result.code));
-            return 1;
-        }
-        c.block = coded.block;
-        blocks[c.name + ".txt"] = c.block;
-        std::ofstream(folder + "/" + c.name + ".txt") << format_case(c);
-        constexpr const char* modes[] = {"coded", "raw", "constant", "predicted"};
-        std::printf("%-34s %-9s %s%5zu scalars %5zu bytes %4u escapes\n", r.name,
-                    modes[unsigned(coded.result.mode)], coded.result.row_scaled ? "rows " : "     ",
-                    c.codes.size(), c.block.size(), coded.result.escapes);
-    }
-    running_hash hash;
-    for (const auto& [name, block] : blocks) {
-        hash.add(block.size());
-        for (const std::uint8_t byte : block) hash.add(byte);
-    }
-    std::ofstream(folder + "/hash") << to_hex(std::vector<std::uint64_t>{hash.value()}, 16) << "\n";
-    return 0;
+    return write_cases(arguments[1], recipes, 1000) ? 0 : 1;
 }
