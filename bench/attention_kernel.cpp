@@ -3,7 +3,7 @@
 #include "attention_kernel.hpp"
 
 #include <normans/block/block.hpp>
-#include <normans/host/paged_attention.hpp>
+#include <normans/paged/paged_attention.hpp>
 
 namespace bench {
 namespace {

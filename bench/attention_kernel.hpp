@@ -1,5 +1,5 @@
 #pragma once
-// attention_head of include/normans/host/paged_attention.hpp, compiled once per instruction set, as
+// attention_head of include/normans/paged/paged_attention.hpp, compiled once per instruction set, as
 // dispatch/ does it with the codec.
 
 #include <cstddef>

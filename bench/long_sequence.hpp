@@ -3,8 +3,8 @@
 // over and over, in pages: raw, and coded in a paged store. Every page has its own memory, raw,
 // coded and predicted, so what is read is as large as it would be.
 
-#include <normans/host/coded_pages.hpp>
-#include <normans/host/paged_store.hpp>
+#include <normans/paged/coded_pages.hpp>
+#include <normans/paged/paged_store.hpp>
 
 #include "real.hpp"
 

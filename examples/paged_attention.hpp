@@ -2,8 +2,8 @@
 // What examples/05_cpu_attention.cpp has instead of an engine: layers of a real cache in pages, raw
 // and coded, whose physical order is not their logical one; and queries, made up.
 
-#include <normans/host/coded_pages.hpp>
-#include <normans/host/paged_store.hpp>
+#include <normans/paged/coded_pages.hpp>
+#include <normans/paged/paged_store.hpp>
 
 #include <cstdlib>
 #include <memory>

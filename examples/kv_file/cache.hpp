@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include <normans/host/profile.hpp>
+#include <normans/fit/profile.hpp>
 
 #include "safetensors.hpp"
 

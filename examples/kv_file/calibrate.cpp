@@ -3,7 +3,7 @@
 #include <cmath>
 #include <cstdio>
 
-#include <normans/host/rotary_fit.hpp>
+#include <normans/fit/rotary_fit.hpp>
 
 #include "commands.hpp"
 #include "corrections_fit.hpp"

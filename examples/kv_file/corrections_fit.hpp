@@ -7,8 +7,8 @@
 #include <utility>
 #include <vector>
 
-#include <normans/host/calibration.hpp>
-#include <normans/host/cross_layer_fit.hpp>
+#include <normans/fit/calibration.hpp>
+#include <normans/fit/cross_layer_fit.hpp>
 
 #include "corrections.hpp"
 

@@ -6,7 +6,7 @@
 #include <cmath>
 #include <vector>
 
-#include <normans/host/calibration.hpp>
+#include <normans/fit/calibration.hpp>
 
 #include "decompose.hpp"
 #include "mean_stages.hpp"

@@ -5,8 +5,8 @@
 #include <limits>
 #include <vector>
 
-#include <normans/host/calibration.hpp>
-#include <normans/host/marginal.hpp>
+#include <normans/fit/calibration.hpp>
+#include <normans/fit/marginal.hpp>
 
 #include "cache.hpp"
 

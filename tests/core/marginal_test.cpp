@@ -1,10 +1,10 @@
-// host/marginal.hpp: counts to frequencies.
+// fit/marginal.hpp: counts to frequencies.
 
 #include <doctest/doctest.h>
 
 #include <vector>
 
-#include <normans/host/marginal.hpp>
+#include <normans/fit/marginal.hpp>
 
 #include "support/test_rng.hpp"
 

@@ -3,7 +3,7 @@
 
 #include "device.cuh"
 
-#include <normans/host/page_places.hpp>
+#include <normans/paged/page_places.hpp>
 
 #include <algorithm>
 

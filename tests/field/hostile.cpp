@@ -7,7 +7,7 @@
 
 #include <cstdio>
 
-#include <normans/host/profile.hpp>
+#include <normans/fit/profile.hpp>
 
 #include "field/allocations.hpp"
 #include "field/page.hpp"

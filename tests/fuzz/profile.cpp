@@ -1,7 +1,7 @@
 // Arbitrary bytes as a profile, as they are and with the checks at both ends made right. What is
 // read is written as the very same bytes.
 
-#include <normans/host/profile.hpp>
+#include <normans/fit/profile.hpp>
 
 #include "fuzz/input.hpp"
 

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include <normans/host/profile.hpp>
+#include <normans/fit/profile.hpp>
 #include <normans/lowrank/draft.hpp>
 #include <normans/normans.hpp>
 

@@ -3,7 +3,7 @@
 
 #include <doctest/doctest.h>
 
-#include <normans/host/paged_attention.hpp>
+#include <normans/paged/paged_attention.hpp>
 
 #include <cmath>
 #include <vector>

@@ -3,7 +3,7 @@
 
 #include <doctest/doctest.h>
 
-#include <normans/host/page_directory.hpp>
+#include <normans/paged/page_directory.hpp>
 
 #include <cstring>
 #include <map>

@@ -2,7 +2,7 @@
 // A small paged cache for the store's tests: parts of any type with predictions that belong to
 // physical pages, a store with memory of its own, and pools in every layout.
 
-#include <normans/host/paged_store.hpp>
+#include <normans/paged/paged_store.hpp>
 
 #include <cstring>
 #include <memory>

@@ -5,7 +5,7 @@
 
 #include <sys/mman.h>
 
-#include <normans/host/coded_pages.hpp>
+#include <normans/paged/coded_pages.hpp>
 
 #include "paged/small_cache.hpp"
 

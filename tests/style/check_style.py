@@ -22,10 +22,12 @@ MAY_INCLUDE = {
     "block": {"block", "wire", "core", "config.hpp", "status.hpp"},
     "lowrank": {"lowrank", "block", "wire", "core", "config.hpp", "status.hpp"},
     "host": {"host", "lowrank", "block", "wire", "core", "config.hpp", "status.hpp"},
+    "fit": {"fit", "lowrank", "block", "wire", "core", "config.hpp", "status.hpp"},
+    "paged": {"paged", "host", "block", "wire", "core", "config.hpp", "status.hpp"},
     "cuda": {"cuda", "lowrank", "block", "wire", "core", "config.hpp", "status.hpp"},
 }
 
-KNOWN_TO_ATTENTION = {"host/paged_attention.hpp", "host/float_vector.hpp", "core/float_bits.hpp",
+KNOWN_TO_ATTENTION = {"paged/paged_attention.hpp", "paged/float_vector.hpp", "core/float_bits.hpp",
                       "status.hpp", "config.hpp"}
 CORE_STANDARD = {"cstddef", "cstdint", "cstring"}
 HEAVY = {"iostream", "istream", "ostream", "sstream", "fstream", "regex", "vector", "string", "map",
@@ -89,9 +91,9 @@ def check_arrows(include):
             if "Eigen" in name and header != "lowrank/decompose.hpp":
                 yield f"{header} includes <{name}>: only lowrank/decompose.hpp may"
     # Attention is the same over raw and coded pages because it cannot tell them apart.
-    for header in closure(include, "host/paged_attention.hpp"):
+    for header in closure(include, "paged/paged_attention.hpp"):
         if header not in KNOWN_TO_ATTENTION:
-            yield f"host/paged_attention.hpp pulls {header}"
+            yield f"paged/paged_attention.hpp pulls {header}"
     for start in ("normans.hpp", "host/codec.hpp"):
         for header in closure(include, start):
             if header == "lowrank/decompose.hpp":

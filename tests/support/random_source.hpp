@@ -1,7 +1,7 @@
 #pragma once
 // Seeded numbers from integers only, and what tests make of them.
 
-#include <normans/host/marginal.hpp>
+#include <normans/fit/marginal.hpp>
 #include <normans/normans.hpp>
 
 #include <cmath>

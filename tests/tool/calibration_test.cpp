@@ -1,11 +1,11 @@
-// host/calibration.hpp: what the fits recover, and what they leave alone.
+// fit/calibration.hpp: what the fits recover, and what they leave alone.
 
 #include <doctest/doctest.h>
 
 #include <cmath>
 #include <random>
 
-#include <normans/host/calibration.hpp>
+#include <normans/fit/calibration.hpp>
 
 using namespace normans;
 

@@ -6,8 +6,8 @@
 #include <cmath>
 #include <limits>
 
-#include <normans/host/cross_layer_fit.hpp>
-#include <normans/host/rotary_fit.hpp>
+#include <normans/fit/cross_layer_fit.hpp>
+#include <normans/fit/rotary_fit.hpp>
 
 #include "support/test_rng.hpp"
 

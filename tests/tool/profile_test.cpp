@@ -1,11 +1,11 @@
-// host/profile.hpp: bytes of a profile, whatever they are.
+// fit/profile.hpp: bytes of a profile, whatever they are.
 
 #include <doctest/doctest.h>
 
 #include <cmath>
 #include <limits>
 
-#include <normans/host/profile.hpp>
+#include <normans/fit/profile.hpp>
 
 using namespace normans;
 

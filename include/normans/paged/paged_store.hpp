@@ -7,7 +7,7 @@
 
 #include <new>
 
-#include "codec.hpp"
+#include "../host/codec.hpp"
 #include "page_places.hpp"
 
 namespace normans {
