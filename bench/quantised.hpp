@@ -1,8 +1,8 @@
 #pragma once
-// Pages of int8 and int4 codes as quantised caches have them: every row of 32 channels is divided
-// by a scale of its own, its largest magnitude over the largest code, rounded to fp16. Means in
-// bf16, sigmas per channel, an affine map, no row factors. The same numbers in every run. Sigmas
-// are scaled until the codes' ideal length under their own Gaussians is the bits asked for.
+// Pages of int8, int4 and e2m1 codes as quantised caches have them: every row of 32 channels is
+// divided by a scale of its own, its largest magnitude over the largest code, rounded to fp16.
+// Means in bf16, sigmas per channel, an affine map, no row factors. The same numbers in every run.
+// Sigmas are scaled until the codes' ideal length under their own Gaussians is the bits asked for.
 
 #include "synthetic.hpp"
 
@@ -10,8 +10,8 @@ namespace bench {
 
 struct quantised {
     std::string name;
-    normans::scalar_type type = normans::scalar_type::int8;  // or int4
-    double bits = 3;  // ideal, per scalar; of int4 at most 3.5
+    normans::scalar_type type = normans::scalar_type::int8;  // or int4, e2m1
+    double bits = 3;  // ideal, per scalar; of 4-bit codes at most 3.5
     uint32_t heads = 3;
     uint32_t tokens = 256;
     uint32_t dim = 64;
@@ -81,14 +81,27 @@ private:
         return normans::bits_to_float(normans::value_bits(format, code));
     }
 
-    // Bits of a code under a Gaussian, in units of codes, that is integrated over the code's cell.
-    double ideal_bits(int code, double mean, double sigma) const
+    // The lower edge of a code's cell, in units of codes; `index` counts codes upward from 0, and
+    // beyond the last there is one more edge.
+    double edge_below(uint32_t index) const
     {
-        const int highest = int(normans::format_of(wanted_.type).largest_finite);
-        const double low = (code - 0.5 - mean) / (sigma * std::sqrt(2.0));
-        const double high = low + 1 / (sigma * std::sqrt(2.0));
-        const double below = code == -1 - highest ? -1e9 : low;
-        const double above = code == highest ? 1e9 : high;
+        const normans::scalar_format format = normans::format_of(wanted_.type);
+        const int from_zero = int(index) - int(format.code_sign());
+        if (format.is_integer) return from_zero - 0.5;
+        const uint32_t magnitude = uint32_t(std::abs(from_zero));
+        const double edge = double(normans::bits_to_float(normans::edge_bits(format, magnitude)));
+        return from_zero < 0 ? -edge : edge;
+    }
+
+    // Bits of a code under a Gaussian, in units of codes, that is integrated over the code's cell.
+    double ideal_bits(uint32_t code, double mean, double sigma) const
+    {
+        const normans::scalar_format format = normans::format_of(wanted_.type);
+        const uint32_t index = normans::ordered_index(format, code);
+        const auto at = [&](double edge) { return (edge - mean) / (sigma * std::sqrt(2.0)); };
+        const bool first = index == 0, last = index == 2 * format.code_sign() - 1;
+        const double below = first ? -1e9 : at(edge_below(index));
+        const double above = last ? 1e9 : at(edge_below(index + 1));
         const double mass = below > 0 ? std::erfc(below) - std::erfc(above)
                                       : std::erfc(-above) - std::erfc(-below);
         return -std::log2(std::fmax(mass / 2, 1e-5));
@@ -121,17 +134,15 @@ private:
                   const std::vector<double>& value)
     {
         const normans::scalar_format format = normans::format_of(wanted_.type);
-        const double last = format.code_bits == 4 ? 8 : 127;
+        const double last = !format.is_integer ? 6 : format.code_bits == 4 ? 8 : 127;
         uint32_t unused = 0;
         scales_.push_back(rounded(normans::scalar_type::fp16, largest / last, unused));
         const double scale = double(scales_.back());
         for (uint32_t i = 0; i < wanted_.group; ++i) {
-            const uint32_t code = normans::nearest_integer_code(
+            const uint32_t code = normans::expected_code(
                 format, normans::float_to_bits(float(value[i] / scale)));
             page_.push_back(uint8_t(code));
-            const int sign = int(format.code_sign());
-            bits_ += ideal_bits((int(code) ^ sign) - sign, mean[i] / scale,
-                                sigma_of(first + i) / scale);
+            bits_ += ideal_bits(code, mean[i] / scale, sigma_of(first + i) / scale);
         }
     }
 

@@ -23,19 +23,22 @@ class random_block {
 public:
     block_spec spec;
 
-    random_block(random_source& random, const box& shape, uint32_t lanes, bool integers = false)
-        : random_block(random, shape, lanes, random.next(), integers)
+    random_block(random_source& random, const box& shape, uint32_t lanes, bool scaled = false)
+        : random_block(random, shape, lanes, random.next(), scaled)
     {
     }
 
-    // `kinds`: which views; equal for blocks that should run together. Integers: int8 or int4.
+    // `kinds`: which views; equal for blocks that should run together. Scaled: int8, int4 or
+    // e2m1.
     random_block(random_source& random, const box& shape, uint32_t lanes, uint64_t kinds,
-                 bool integers)
+                 bool scaled)
     {
         random_source choice{kinds};
         constexpr scalar_type bytes[] = {scalar_type::e4m3fn, scalar_type::e5m2,
                                          scalar_type::e4m3fnuz, scalar_type::e5m2fnuz};
-        spec.dtype = integers ? (choice.below(2) ? scalar_type::int8 : scalar_type::int4)
+        constexpr scalar_type scaled_types[] = {scalar_type::int8, scalar_type::int4,
+                                                scalar_type::e2m1};
+        spec.dtype = scaled              ? scaled_types[choice.below(3)]
                      : sizeof(Code) == 1 ? bytes[choice.below(4)]
                      : choice.below(2)   ? scalar_type::bf16
                                          : scalar_type::fp16;
@@ -46,7 +49,7 @@ public:
         spec.row_scale = choice.below(2) == 0;
         spec.parameter_hash = choice.below(8) == 0;
         spec.shape = choice.below(4) == 0 ? shape_id::mixture : shape_id::gaussian;
-        if (choice.below(8) == 0 && !integers) {
+        if (choice.below(8) == 0 && !scaled) {
             spec.shape = shape_id::mixture_marginal;
             marginal_ = field::some_marginal(7);
             spec.marginal = &marginal_;
@@ -57,8 +60,8 @@ public:
         sigma_kind_ = choice.below(3);
         sigma_type_ = any_sigmas::kind(choice.below(2) * choice.below(3));
         affine_ = choice.below(2) == 0;
-        gap_ = integers ? choice.below(2) * choice.below(10) : 0;
-        if (integers) set_scales(random, choice);
+        gap_ = scaled ? choice.below(2) * choice.below(10) : 0;
+        if (scaled) set_scales(random, choice);
         fill(random);
     }
     random_block(const random_block&) = delete;
@@ -128,7 +131,7 @@ public:
     }
 
 private:
-    bool is_integer() const { return format_of(spec.dtype).is_integer; }
+    bool scaled() const { return has_scale(spec.dtype); }
 
     template <class T>
     box_view<T> box_of(T* data) const
@@ -140,7 +143,7 @@ private:
     void put(const scalar_position& at, uint32_t code)
     {
         if constexpr (sizeof(Code) == 1)
-            detail::packed_codes<Code>{box_of(codes_.data()), spec.dtype == scalar_type::int4}
+            detail::packed_codes<Code>{box_of(codes_.data()), format_of(spec.dtype).code_bits == 4}
                 .store(at, code);
         else codes_[at.index] = Code(code);
     }
@@ -196,7 +199,7 @@ private:
         const uint32_t regime = random.below(12);
         const int level = 8 * (scale_level_ - spec.sigma_offset - 2);
         const uint32_t middle =
-            is_integer() ? uint32_t(level < 0 ? 0 : level > 200 ? 200 : level) + random.below(24)
+            scaled() ? uint32_t(level < 0 ? 0 : level > 200 ? 200 : level) + random.below(24)
                          : 90 + random.below(100);
         for (uint8_t& index : sigma_) {
             index = uint8_t(middle + random.below(24));
@@ -219,7 +222,7 @@ private:
             a = regime == 10 ? normal_bits(random) : 1 + float(random.normal()) / 16;
         for (float& b : b_) b = regime == 10 ? normal_bits(random) : float(random.normal()) / 16;
         const double spread =
-            is_integer() ? std::ldexp(double(format.largest_finite),
+            scaled() ? std::ldexp(double(format.largest_finite),
                                       scale_level_ - int(random.below(3)))
                          : std::ldexp(1.0, int(random.below(12)) - 4);
         for (size_t i = 0; i < count; ++i) {
@@ -244,11 +247,11 @@ private:
                                  random.normal() * row * field::sigma_value(one.sigma_index,
                                                                             spec.sigma_offset);
             uint32_t code = 0;
-            if (!is_integer()) {
+            if (!scaled()) {
                 code = nearest_code(format, float_to_bits(float(value)));
             } else if (make_scale(float_to_bits(spec.scales(at))).scale != 0) {
                 const double in_codes = value / double(spec.scales(at));
-                code = nearest_integer_code(format, float_to_bits(float(in_codes)));
+                code = expected_code(format, float_to_bits(float(in_codes)));
             }
             if (regime == 9 || regime == 11 || random.below(64) == 0)
                 code = random.bits() & (2 * format.code_sign() - 1);
@@ -289,7 +292,7 @@ private:
 /// 1 to 24 blocks: runs of one geometry and of one kind, and changes between them.
 template <class Code>
 std::vector<std::unique_ptr<random_block<Code>>> random_batch(random_source& random,
-                                                               bool integers = false)
+                                                               bool scaled = false)
 {
     constexpr uint32_t widths[] = {64, 80, 96, 128, 192, 576, 8, 1, 7, 31, 33, 100};
     constexpr uint32_t lane_counts[] = {8, 32, 8, 32, 16, 1};
@@ -302,7 +305,7 @@ std::vector<std::unique_ptr<random_block<Code>>> random_batch(random_source& ran
         const uint32_t run = 1 + random.below(20);
         for (uint32_t i = 0; i < run && out.size() < total; ++i)
             out.push_back(std::make_unique<random_block<Code>>(random, shape, lanes, kinds,
-                                                               integers));
+                                                               scaled));
     }
     return out;
 }

@@ -38,9 +38,9 @@ struct totals {
 };
 
 template <class Code>
-void check_batch(random_source& random, totals& sum, bool integers)
+void check_batch(random_source& random, totals& sum, bool scaled)
 {
-    std::vector<std::unique_ptr<random_block<Code>>> blocks = random_batch<Code>(random, integers);
+    std::vector<std::unique_ptr<random_block<Code>>> blocks = random_batch<Code>(random, scaled);
     std::vector<encode_task<Code, array_predictor>> encoding;
     std::vector<std::vector<uint8_t>> expected;
     for (auto& block : blocks) {
@@ -94,13 +94,13 @@ void check_batch(random_source& random, totals& sum, bool integers)
 }
 
 template <class Code>
-totals check_batches(uint64_t seed, int rounds, bool integers = false)
+totals check_batches(uint64_t seed, int rounds, bool scaled = false)
 {
     random_source random{seed};
     totals sum;
     for (int i = 0; i < rounds; ++i) {
         CAPTURE(i);
-        check_batch<Code>(random, sum, integers);
+        check_batch<Code>(random, sum, scaled);
     }
     return sum;
 }
@@ -123,7 +123,7 @@ TEST_CASE("16-bit blocks have the scalar definition's bytes")
     CHECK(sum.repaired > 0);
 }
 
-TEST_CASE("blocks of int8 and int4 have the scalar definition's bytes")
+TEST_CASE("blocks of int8, int4 and e2m1 have the scalar definition's bytes")
 {
     const totals sum = check_batches<uint8_t>(7, rounds(), true);
     CHECK(sum.coded * 3 > sum.blocks);
@@ -170,10 +170,10 @@ TEST_CASE("every length up to two steps and every tail")
     random_source random{3};
     for (const uint32_t lanes : {8u, 16u, 32u}) {
         for (uint32_t count = 1; count <= 2 * lanes + 1; ++count) {
-            for (const bool integers : {false, true}) {
+            for (const bool scaled : {false, true}) {
                 CAPTURE(lanes);
                 CAPTURE(count);
-                random_block<uint8_t> block(random, {1, 1, count}, lanes, integers);
+                random_block<uint8_t> block(random, {1, 1, count}, lanes, scaled);
                 const std::vector<uint8_t> expected = block.encoded_by_scalars();
                 encode_task<uint8_t, array_predictor> task = block.encoding();
                 encode_blocks(&task, 1);

@@ -40,7 +40,7 @@ inline bool same_steps(const block_spec& x, uint32_t x_lanes, const block_spec& 
            x.parameter_hash == y.parameter_hash && x.row_scale == y.row_scale;
 }
 
-// Whether int8 and int4 under rANS run by planes: then with views only.
+// Whether int8, int4 and e2m1 under rANS run by planes: then with views only.
 template <class Backend, class Job>
 constexpr bool integers_by_planes_v =
     is_array_predictor_v<typename Job::predictor_type> && sizeof(typename Job::code_type) == 1 &&
@@ -64,7 +64,7 @@ public:
         if (size_ == 0) return;
         const block_spec& spec = *block_[0].spec;
         if (has_scale(spec.dtype)) {
-            if constexpr (integers_by_planes_v<Backend, job>) run_with(any_integer_model(spec));
+            if constexpr (integers_by_planes_v<Backend, job>) run_with(any_scaled_model(spec));
         } else {
             with_scalar<typename Block::code>(spec.dtype, [&](auto type) {
                 run_with(normal_model<decltype(type)::value>{shape_of(spec.shape),

@@ -82,7 +82,7 @@ private:
     block_stage begin_scaled(size_t bytes)
     {
         if constexpr (ByPlanes) {
-            if (format_of(spec->dtype).is_integer && spec->coder == coder_id::rans) {
+            if (has_scale(spec->dtype) && spec->coder == coder_id::rans) {
                 job.scales = spec->scales;
                 result->code = read(bytes);
                 if (result->code != status::ok) return block_stage::ended;

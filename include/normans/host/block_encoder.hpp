@@ -194,7 +194,7 @@ private:
     {
         scaled_source source(*spec, job.predictor);
         if constexpr (ByPlanes) {
-            if (format_of(spec->dtype).is_integer && spec->coder == coder_id::rans) {
+            if (has_scale(spec->dtype) && spec->coder == coder_id::rans) {
                 job.scales = spec->scales;
                 if (!choose_scaled_mode(*spec, source, packed(), capacity, header, job.sums, room))
                     return block_stage::plain;

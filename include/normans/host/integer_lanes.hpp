@@ -1,11 +1,11 @@
 #pragma once
-// plane_lanes for int8 and int4: one group for both, whose range is a number at run time. What
-// differs from small floats: cells are 1 wide, so that edges are integers and a half; a lane has a
-// scale, folded into its mean and slope (plane_inputs); and the codes at the ends of the range,
-// which caches with a scale per row are full of, take the fast path too.
-// In registers a code is its index u = code ^ sign, 0 .. 2 sign - 1, boundary u its lower edge
-// u - sign - 1/2. Twice that, an odd word w, becomes a float by w * 2^16: so slopes are kept times
-// 2^-17 and means times 2^17, exactly.
+// plane_lanes for int8, int4 and e2m1: one group for all, compiled once; which it is, is a number
+// at run time. What differs from fp8: a lane has a scale, folded into its mean and slope
+// (plane_inputs); and the codes at the ends of the range, which caches with a scale per row are
+// full of, take the fast path too.
+// In registers a code is its index u in numeric order, 0 .. 2 sign - 1, boundary u its lower edge:
+// u - sign - 1/2 of integers, by table of e2m1. Four times that, a word w, becomes a float by
+// w * 2^16: so slopes are kept times 2^-18 and means times 2^18, exactly.
 
 #include "../core/uniform_model.hpp"
 #include "plane_lanes.hpp"
@@ -13,13 +13,16 @@
 namespace normans {
 inline namespace NORMANS_NAMESPACE {
 
-/// integer_model of int8 or int4, whichever is wanted. For the lanes that leave the fast path.
-class any_integer_model {
+/// scaled_model of int8, int4 or e2m1, whichever is wanted. For the lanes that leave the fast path.
+class any_scaled_model {
     template <class Function>
     auto by(Function f) const
     {
-        if (is_int4) return f(integer_model<scalar_type::int4>{shape, sigma_offset, nullptr});
-        return f(integer_model<scalar_type::int8>{shape, sigma_offset, nullptr});
+        if (type == scalar_type::e2m1)
+            return f(scaled_model<scalar_type::e2m1>{shape, sigma_offset, nullptr});
+        if (type == scalar_type::int4)
+            return f(scaled_model<scalar_type::int4>{shape, sigma_offset, nullptr});
+        return f(scaled_model<scalar_type::int8>{shape, sigma_offset, nullptr});
     }
 
 public:
@@ -27,24 +30,16 @@ public:
 
     normal_shape shape;
     int sigma_offset;
-    bool is_int4;
+    scalar_type type;
 
     template <class Spec>
-    explicit any_integer_model(const Spec& spec)
-        : shape(shape_of(spec.shape)), sigma_offset(spec.sigma_offset),
-          is_int4(spec.dtype == scalar_type::int4)
+    explicit any_scaled_model(const Spec& spec)
+        : shape(shape_of(spec.shape)), sigma_offset(spec.sigma_offset), type(spec.dtype)
     {
     }
 
-    scalar_format narrow() const
-    {
-        return format_of(is_int4 ? scalar_type::int4 : scalar_type::int8);
-    }
-    int value_of(uint32_t code) const
-    {
-        const int sign = int(narrow().code_sign());
-        return (int(code) ^ sign) - sign;
-    }
+    scalar_format narrow() const { return format_of(type); }
+
     scalar_model prepare_sloped(uint32_t mean, uint32_t sigma_index, uint32_t slope) const
     {
         return by([&](const auto& model) {
@@ -55,32 +50,76 @@ public:
     {
         return by([&](const auto& model) { return model.find(m, code); });
     }
-    interval locate(const scalar_model& m, uint32_t slot, int guess) const
+    interval locate(const scalar_model& m, uint32_t slot, int) const
     {
-        return by([&](const auto& model) { return model.locate(m, slot, guess); });
+        return by([&](const auto& model) { return model.locate(m, slot, 0); });
     }
     interval locate_far(const scalar_model& m, uint32_t slot) const
     {
         return by([&](const auto& model) { return model.locate_far(m, slot); });
     }
+    friend void add_exact(row_statistics& row, const any_scaled_model& model,
+                          const scalar_model& m, uint32_t code)
+    {
+        model.by([&](const auto& one) { row.add(one, m, code); });
+    }
 };
+
+namespace detail {
+
+/// What registers look up of e2m1, edges and values as words w.
+struct e2m1_words {
+    uint16_t edge[16], value[16];  // by index
+    uint16_t cell[16];             // by index: what the cell's width adds to a row weight's ratio
+    uint8_t nearest[32];           // by magnitude of w: the nearest boundary above the middle
+};
+
+inline e2m1_words make_e2m1_words()
+{
+    constexpr scalar_format format = format_of(scalar_type::e2m1);
+    const auto quarters = [](uint32_t bits) { return int(4 * bits_to_float(bits)); };
+    e2m1_words out{};
+    for (uint32_t u = 0; u < 16; ++u) {
+        const uint32_t code = u < 8 ? u ^ 15 : u ^ 8, above = u < 8 ? 8 - u : u - 8;
+        const int edge = quarters(edge_bits(format, above));
+        const uint32_t field = value_bits(format, code) >> 16 & 0x7f80;
+        out.edge[u] = uint16_t(u < 8 ? -edge : edge);
+        out.value[u] = uint16_t(quarters(value_bits(format, code)));
+        out.cell[u] = uint16_t(field > one_bits >> 16 ? field - (one_bits >> 16) : 0);
+    }
+    for (int w = 0, boundary = 0; w < 32; ++w) {
+        while (boundary < 7 && out.edge[9 + boundary] - w <= w - out.edge[8 + boundary]) ++boundary;
+        out.nearest[w] = uint8_t(boundary);
+    }
+    return out;
+}
+
+}  // namespace detail
 
 /// The model together with its constants as registers want them.
 template <class V>
-struct plane_model<V, any_integer_model> : detail::plane_slopes {
-    static constexpr scalar_format format = any_integer_model::format;
+struct plane_model<V, any_scaled_model> : detail::plane_slopes {
+    static constexpr scalar_format format = any_scaled_model::format;
+    static constexpr int unit_bits = 18;  // see above
+    static constexpr uint32_t centre = 1 << 14;
 
-    any_integer_model scalar;
+    any_scaled_model scalar;
     const marginal_table* marginal = nullptr;
     typename V::pieces cdf;
     typename V::word_table weight;  // row_weights
-    uint32_t weight_origin;         // less what a slope kept times 2^-17 lacks
+    typename V::small_table edge, value, cell;  // e2m1_words
+    typename V::byte_table nearest;
+    uint32_t weight_origin;  // less what a slope kept times 2^-18 lacks
+    bool is_integer;
     uint32_t sign;
     uint32_t first, last;  // C of the first and the last boundary
     uint32_t escape_bits;
+    // The decoder's guess: a boundary + centre of integers, w of e2m1. Of a deviation that is
+    // z / slope as kept, and of a mean as kept; and what is taken off.
+    float guess_deviation, guess_mean, guess_origin;
 
-    plane_model(const any_integer_model& model, shape_id id)
-        : plane_model(model, detail::cdf_pieces_at(id))
+    plane_model(const any_scaled_model& model, shape_id id)
+        : plane_model(model, detail::cdf_pieces_at(id), detail::make_e2m1_words())
     {
     }
 
@@ -88,15 +127,20 @@ private:
     // Scales multiply slopes, so which ones are too large is seen later: see complete().
     static constexpr int largest_slope_exponent = 52;
 
-    plane_model(const any_integer_model& model, const detail::cdf_pieces& pieces)
+    plane_model(const any_scaled_model& model, const detail::cdf_pieces& pieces,
+                const detail::e2m1_words& words)
         : detail::plane_slopes(model.shape, model.sigma_offset, largest_slope_exponent),
           scalar(model), cdf(pieces.base, pieces.rise), weight(row_weights().weight),
-          weight_origin(detail::row_weight_origin<any_integer_model>(model.shape) -
-                        (one_bits >> 16) - 17 * 128),
-          sign(model.narrow().code_sign()),
+          edge(words.edge), value(words.value), cell(words.cell), nearest(words.nearest),
+          weight_origin(detail::row_weight_origin<any_scaled_model>(model.shape) -
+                        (one_bits >> 16) - unit_bits * 128 +
+                        128 * model.narrow().mantissa_bits),
+          is_integer(model.narrow().is_integer), sign(model.narrow().code_sign()),
           first(model.shape.escape_slots + gaussian_cdf(model.shape, lowest_z)),
           last(model.shape.escape_slots + gaussian_cdf(model.shape, highest_z)),
-          escape_bits(model.narrow().code_bits)
+          escape_bits(model.narrow().code_bits),
+          guess_deviation(is_integer ? 0x1p-18f : 0x1p-16f), guess_mean(-guess_deviation),
+          guess_origin(is_integer ? -float(centre + sign) - 0.5f : 0.0f)
     {
     }
 };
@@ -117,8 +161,8 @@ struct integer_lanes : plane_lanes<V> {
 
     /// Everything that follows from mean and slope. Outside the fast path: a mean that may be far
     /// or is so small that it could be taken for zero, and slopes that leave the range of integers
-    /// (2^27) or floats (2^-40). What is left in m.mean is for the decoder's guess: z times the
-    /// deviation less it is a boundary + 2^14.
+    /// (2^27) or floats (2^-39). What is left in m.mean is for the decoder's guess: z times the
+    /// deviation less it is that.
     template <class Model>
     static NORMANS_INLINE void complete(const Model& model, bool measuring, models& m)
     {
@@ -137,20 +181,28 @@ struct integer_lanes : plane_lanes<V> {
         m.has_outside = outside;
         if (outside) m.outside = m.outside | lanes_outside(product, slope, mean);
         if (!measuring)
-            V::keep(m.mean, V::fma(mean, V::set_float(-0x1p-17f),
-                                   V::set_float(-float(centre + model.sign) - 0.5f)));
+            V::keep(m.mean, V::fma(mean, V::set_float(model.guess_mean),
+                                   V::set_float(model.guess_origin)));
     }
 
     template <class Model>
     static NORMANS_INLINE void add_row(row_sums& sums, const Model& model, const models& m,
                                        const values& codes, const mask& active)
     {
-        const words value = V::sub(V::differ(codes, V::set(model.sign)), V::set(model.sign));
-        const words z = V::template round_z<true>(as_edges(V::add(value, value)),
-                                                  V::load_kept(m.slope), V::load_kept(m.product));
-        const words high = V::high_words(V::load_kept(m.slope));
+        words ratio = V::high_words(V::load_kept(m.slope));  // and the cell's width
+        words value;
+        if (model.is_integer) {
+            value = V::sub(V::differ(codes, V::set(model.sign)), V::set(model.sign));
+            value = V::template shl<2>(value);
+        } else {
+            const words index = index_of(model, codes);
+            value = model.value(index);
+            ratio = V::add(ratio, model.cell(index));
+        }
+        const words z = V::template round_z<true>(as_edges(value), V::load_kept(m.slope),
+                                                  V::load_kept(m.product));
         words weighted =
-            base::weigh(model, z, V::sub_saturated(high, V::set(model.weight_origin)));
+            base::weigh(model, z, V::sub_saturated(ratio, V::set(model.weight_origin)));
         const bool plain = !m.has_outside && active.all();
         if (!plain) {
             typename base::cold_row cold{m.outside, m.exact, codes, active, weighted};
@@ -167,16 +219,15 @@ struct integer_lanes : plane_lanes<V> {
         const words end = V::set(2 * model.sign), one = V::set(1);
         const words nearest = V::template round_z<false>(guess(slots), V::load_kept(m.deviation),
                                                          V::load_kept(m.mean));
-        const words first = V::smaller(
-            V::larger(V::sub_saturated(nearest, V::set(centre)), one), V::sub(end, one));
+        const words first = V::smaller(V::larger(boundary_near(model, nearest), one),
+                                       V::sub(end, one));
         const words c1 = cdf<false>(model, m, first);
         // The neighbour on the side where the slot lies.
         const words second = V::add(first, V::minus_or_plus_one(V::less_signed(slots, c1)));
         const words c2 = with_last(model, second, with_first(model, second,
                                                              cdf<false>(model, m, second)));
         const words start = V::smaller(c1, c2), freq = V::sub(V::larger(c1, c2), start);
-        intervals out = coded(start, freq, V::differ(V::smaller(first, second),
-                                                     V::set(model.sign)));
+        intervals out = coded(start, freq, code_of(model, V::smaller(first, second)));
         const bool plain = !V::any_zero(V::sub_saturated(freq, V::sub(slots, start))) &&
                            !m.has_outside && active.all();
         if (!plain) {
@@ -191,7 +242,7 @@ struct integer_lanes : plane_lanes<V> {
     static NORMANS_INLINE intervals find(const Model& model, const models& m, const values& codes,
                                          const mask& active)
     {
-        const words lower = V::differ(codes, V::set(model.sign)), one = V::set(1);
+        const words lower = index_of(model, codes), one = V::set(1);
         const words upper = V::add(lower, one);
         const words start = with_first(model, lower, cdf<true>(model, m, lower));
         const words freq = V::sub(with_last(model, upper, cdf<true>(model, m, upper)), start);
@@ -207,11 +258,38 @@ struct integer_lanes : plane_lanes<V> {
 
 private:
     static constexpr float largest_product = 0x1p27f;
-    // Of slopes times 2^-17: from 2^-57 to 2^10.
-    static constexpr uint32_t lowest_slope = (127 - 57) << 23, slope_range = (57 + 10) << 23;
-    // Of means times 2^17: their product with a slope is no subnormal.
+    // Of slopes times 2^-18: from 2^-57 to 2^9.
+    static constexpr uint32_t lowest_slope = (127 - 57) << 23, slope_range = (57 + 9) << 23;
+    // Of means times 2^18: their product with a slope is no subnormal.
     static constexpr uint32_t smallest_mean = (127 - 63) << 7;  // 2^-63, the upper half
-    static constexpr uint32_t centre = 1 << 14;
+
+    // The codes of e2m1 below zero count the other way.
+    template <class Model>
+    static NORMANS_INLINE words flipped(const Model& model, const words& index)
+    {
+        if (model.is_integer) return index;
+        return V::differ(index, V::where(V::less_signed(index, V::set(8)), V::set(7)));
+    }
+    template <class Model>
+    static NORMANS_INLINE words index_of(const Model& model, const words& codes)
+    {
+        return flipped(model, V::differ(codes, V::set(model.sign)));
+    }
+    template <class Model>
+    static NORMANS_INLINE words code_of(const Model& model, const words& index)
+    {
+        return V::differ(flipped(model, index), V::set(model.sign));
+    }
+
+    // The boundary that a guess says, for integers that it is far out: one beyond the ends.
+    template <class Model>
+    static NORMANS_INLINE words boundary_near(const Model& model, const words& guess)
+    {
+        if (model.is_integer) return V::sub_saturated(guess, V::set(Model::centre));
+        const auto below = V::negative(guess);
+        const words magnitude = V::smaller(V::negate_where(below, guess), V::set(31));
+        return V::add(V::negate_where(below, model.nearest(magnitude)), V::set(8));
+    }
 
     static NORMANS_INLINE floats as_edges(const words& w)
     {
@@ -226,8 +304,12 @@ private:
         const Model* tables = &model;
         NORMANS_HIDE(step);
         if constexpr (V::few_registers) NORMANS_HIDE(tables);
-        const words odd = V::sub(V::add(boundary, boundary), V::set(2 * model.sign + 1));
-        return tables->cdf(V::template round_z<Clamp>(as_edges(odd), V::load_kept(step->slope),
+        words edge;
+        if (model.is_integer)
+            edge = V::sub(V::template shl<2>(boundary), V::set(4 * model.sign + 2));
+        else
+            edge = tables->edge(boundary);
+        return tables->cdf(V::template round_z<Clamp>(as_edges(edge), V::load_kept(step->slope),
                                                       V::load_kept(step->product)));
     }
 

@@ -202,7 +202,7 @@ private:
         return measuring_ ? statistics_scale : row_slope(row_step_at(job.row_steps, token));
     }
 
-    // A scale as lanes need it, times 2^-17 and 2^17 (see integer_lanes). Those that do not count
+    // A scale as lanes need it, times 2^-18 and 2^18 (see integer_lanes). Those that do not count
     // are left to the exact model.
     struct lane_scale {
         float slope, inverse;
@@ -211,7 +211,7 @@ private:
 
     static lane_scale scale_of(uint32_t scale, uint32_t row)
     {
-        constexpr uint32_t shift = 17 << 23;
+        constexpr uint32_t shift = 18 << 23;
         const uint32_t field = scale >> 23;  // with the sign
         if (field < 127 - 24 || field >= 127 + 24)
             return {bits_to_float(one_bits - shift), bits_to_float(one_bits + shift), true};
@@ -271,7 +271,8 @@ private:
                                     const typename Lanes::mask& outside)
     {
         row_slope_ = slope;
-        if (decoding) row_deviation_ = V::mul(V::reciprocal(slope), V::set_float(0x1p-17f));
+        if (decoding)
+            row_deviation_ = V::mul(V::reciprocal(slope), V::set_float(model_.guess_deviation));
         V::keep(inverse_, inverse);
         scale_outside_ = outside;
     }

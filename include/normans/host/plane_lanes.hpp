@@ -138,6 +138,13 @@ private:
     }
 };
 
+/// Of a lane outside the fast path.
+template <class Model>
+void add_exact(row_statistics& row, const Model& model, const scalar_model& m, uint32_t code)
+{
+    row.add(model, m, code);
+}
+
 template <class V>
 struct plane_lanes {
     using planes = V;
@@ -884,7 +891,7 @@ protected:
             const bool here = row.active.has(i), outside = row.outside.has(i);
             if (!here || outside || is_special(Model::format, code[i])) y[i] = 0;
             else ++to.count;
-            if (here && outside) to.add(model.scalar, row.exact(i), code[i]);
+            if (here && outside) add_exact(to, model.scalar, row.exact(i), code[i]);
         }
         row.weighted = V::load(y);
     }
