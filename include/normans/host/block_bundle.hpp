@@ -40,11 +40,10 @@ inline bool same_steps(const block_spec& x, uint32_t x_lanes, const block_spec& 
            x.parameter_hash == y.parameter_hash && x.row_scale == y.row_scale;
 }
 
-// Whether int8, int4 and e2m1 under rANS run by planes: then with views only.
+// Whether int8, int4 and e2m1 under rANS run by planes.
 template <class Backend, class Job>
-constexpr bool integers_by_planes_v =
-    is_array_predictor_v<typename Job::predictor_type> && sizeof(typename Job::code_type) == 1 &&
-    !std::is_same_v<Backend, scalar_backend>;
+constexpr bool scaled_by_planes_v =
+    sizeof(typename Job::code_type) == 1 && !std::is_same_v<Backend, scalar_backend>;
 
 // Blocks whose steps run together, begun and not yet coded.
 template <class Backend, class Block>
@@ -64,7 +63,7 @@ public:
         if (size_ == 0) return;
         const block_spec& spec = *block_[0].spec;
         if (has_scale(spec.dtype)) {
-            if constexpr (integers_by_planes_v<Backend, job>) run_with(any_scaled_model(spec));
+            if constexpr (scaled_by_planes_v<Backend, job>) run_with(any_scaled_model(spec));
         } else {
             with_scalar<typename Block::code>(spec.dtype, [&](auto type) {
                 run_with(normal_model<decltype(type)::value>{shape_of(spec.shape),
@@ -131,7 +130,7 @@ void code_all(size_t count, Order0 order0, Call call)
         if (order0.take(call(i))) continue;
         Block next;
         const block_stage stage =
-            next.template begin<integers_by_planes_v<Backend, typename Block::job_type>>(call(i));
+            next.template begin<scaled_by_planes_v<Backend, typename Block::job_type>>(call(i));
         if (stage == block_stage::steps) bundle.add(next);
         if (stage == block_stage::plain) next.finish();
     }

@@ -24,7 +24,7 @@ struct block_decoder {
     block_header header;
     block_layout layout;
 
-    template <bool IntegersByPlanes, class Call>
+    template <bool ScaledByPlanes, class Call>
     block_stage begin(const Call& call)
     {
         spec = &call.spec;
@@ -38,7 +38,7 @@ struct block_decoder {
         job.codes = call.out;
         if constexpr (sizeof(code) == 1) {
             if (has_scale(spec->dtype) || spec->coder == coder_id::tans)
-                return begin_scaled<IntegersByPlanes>(call.bytes);
+                return begin_scaled<ScaledByPlanes>(call.bytes);
         }
         result->code = read(call.bytes);
         if (result->code != status::ok) return block_stage::ended;
@@ -91,7 +91,7 @@ private:
             }
         }
         const array_predictor* arrays = nullptr;
-        if constexpr (ByPlanes)
+        if constexpr (ByPlanes && is_array_predictor_v<typename Job::predictor_type>)
             if (format_of(spec->dtype).is_integer && spec->coder == coder_id::tans)
                 arrays = &job.predictor;
         *result = decode_scaled(*spec, block, bytes, {*spec, job.predictor}, arrays, job.codes);

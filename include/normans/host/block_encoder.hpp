@@ -44,7 +44,7 @@ struct block_encoder {
     bool fits = false;     // header, row steps and states do
     bool checked = false;  // the steps have summed up the codes
 
-    template <bool IntegersByPlanes, class Call>
+    template <bool ScaledByPlanes, class Call>
     block_stage begin(const Call& call)
     {
         spec = &call.spec;
@@ -64,7 +64,7 @@ struct block_encoder {
         job.codes = call.codes;
         if constexpr (sizeof(code) == 1) {
             if (has_scale(spec->dtype) || spec->coder == coder_id::tans)
-                return begin_scaled<IntegersByPlanes>();
+                return begin_scaled<ScaledByPlanes>();
         }
         return choose_mode(count) ? block_stage::steps : block_stage::plain;
     }
@@ -202,7 +202,7 @@ private:
             }
         }
         const array_predictor* arrays = nullptr;
-        if constexpr (ByPlanes)
+        if constexpr (ByPlanes && is_array_predictor_v<typename Job::predictor_type>)
             if (format_of(spec->dtype).is_integer && spec->coder == coder_id::tans)
                 arrays = &job.predictor;
         *result = encode_scaled(*spec, packed(), source, arrays, out, capacity);

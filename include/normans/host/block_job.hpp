@@ -63,7 +63,7 @@ struct packed_codes {
     }
 };
 
-/// Code is const when encoding. Predictor: array_predictor or the caller's own callable.
+/// Code is const when encoding. Predictor: array_predictor or any_callable.
 template <class Code, class Predictor>
 struct block_job {
     using code_type = Code;
@@ -88,11 +88,46 @@ struct block_job {
     }
 };
 
-/// A callable by reference: jobs are copied about.
-template <class Predictor>
-struct predictor_reference {
-    const Predictor* predictor;
-    prediction operator()(const scalar_position& at) const { return predict_at(*predictor, at); }
+/// A callable by reference, its type forgotten: the loops are compiled once for all callables, and
+/// ask for a run of scalars at a time.
+class any_callable {
+public:
+    any_callable() = default;
+
+    template <class Predictor, class = std::enable_if_t<is_predictor_v<Predictor>>>
+    explicit any_callable(const Predictor& predictor)
+        : predictor_(&predictor), ask_(&any_callable::ask<Predictor>)
+    {
+    }
+
+    prediction operator()(const scalar_position& at) const
+    {
+        uint32_t mean;
+        uint16_t index;
+        ask_(predictor_, at, 1, &mean, &index);
+        return {bits_to_float(mean), uint8_t(index)};
+    }
+
+    /// Means, as fp32 bits, and sigma indices of n adjacent channels of one row.
+    void run(const scalar_position& at, uint32_t n, uint32_t* means, uint16_t* indices) const
+    {
+        ask_(predictor_, at, n, means, indices);
+    }
+
+private:
+    template <class Predictor>
+    static void ask(const void* predictor, scalar_position at, uint32_t n, uint32_t* means,
+                    uint16_t* indices)
+    {
+        for (uint32_t i = 0; i < n; ++i, ++at.index, ++at.channel) {
+            const prediction one = predict_at(*static_cast<const Predictor*>(predictor), at);
+            means[i] = float_to_bits(one.mean);
+            indices[i] = one.sigma_index;
+        }
+    }
+
+    const void* predictor_ = nullptr;
+    void (*ask_)(const void*, scalar_position, uint32_t, uint32_t*, uint16_t*) = nullptr;
 };
 
 inline any_means as_any(const scalar_means& m, const block_spec& spec)
@@ -141,7 +176,7 @@ constexpr bool is_array_view_v<
                 decltype(as_any(std::declval<const Affine&>(),
                                 std::declval<const block_spec&>()))>> = true;
 
-/// Ready-made views become one type, so that the loops are compiled once for all of them.
+/// Ready-made views become one type, and callables another.
 template <class Predictor>
 auto source_of(const Predictor& predictor, const block_spec& spec)
 {
@@ -149,7 +184,7 @@ auto source_of(const Predictor& predictor, const block_spec& spec)
         return array_predictor{as_any(predictor.means, spec), as_any(predictor.sigmas, spec),
                                as_any(predictor.affine, spec)};
     else
-        return predictor_reference<Predictor>{&predictor};
+        return any_callable(predictor);
 }
 
 inline bool alike(const scale_view& x, const scale_view& y)
@@ -179,7 +214,7 @@ template <class Code, class Predictor>
 bool alike(const block_job<Code, Predictor>& x, const block_job<Code, Predictor>& y)
 {
     return x.codes.head_stride == y.codes.head_stride &&
-           x.codes.token_stride == y.codes.token_stride;
+           x.codes.token_stride == y.codes.token_stride && alike(x.scales, y.scales);
 }
 
 }  // namespace detail

@@ -1,9 +1,10 @@
 #pragma once
 // What the predictors of a bundle say of a step's scalars, as a plane_lanes group wants it. Where
 // every block's lanes lie in one row, means come straight from memory and what depends on the
-// channel alone (slope, affine map) from tiles that are made once; elsewhere (the ends of rows that
-// are no multiple of the lanes, the last step, callables) lanes are collected one by one, but
-// computed with together. Scales, where there are any, are one per run of eight lanes or collected.
+// channel alone (slope, affine map) from tiles that are made once, or callables are asked for runs
+// of scalars; elsewhere (the ends of rows that are no multiple of the lanes, the last step) lanes
+// are collected one by one, but computed with together. Scales, where there are any, are one per
+// run of eight lanes or collected.
 
 #include "block_job.hpp"
 #include "integer_lanes.hpp"
@@ -85,6 +86,9 @@ public:
             tiled_ = jobs[0].predictor.sigmas.scalar_stride == 0 && tiles <= capacity;
         }
         for (uint32_t& bits : ready_) bits = 0;
+        if constexpr (!from_arrays) {
+            for (tile& one : tiles_) set_no_affine(one);
+        }
         if constexpr (scaled) {
             const uint32_t group = jobs[0].scales.group;
             by_runs_ = group % 8 == 0;
@@ -106,24 +110,24 @@ public:
     NORMANS_NOINLINE uint32_t prepare(const box_walker& walker, uint32_t here)
     {
         at_ = walker.position();
-        if (!from_arrays || here != lanes_ || walker.left() < lanes_ ||
+        if (here != lanes_ || walker.left() < lanes_ ||
             (scaled && (!by_runs_ || (jobs_[0].scales.group != 0 && at_.channel % 8 != 0)))) {
             collect(walker, here, steps_[0]);
             return 1;
         }
+        const bool backward = !decoding && !measuring_;
+        const uint32_t room = backward ? at_.channel + lanes_ : walker.left();
+        const uint32_t steps = room / lanes_ < at_once ? room / lanes_ : at_once;
+        if (backward) {
+            at_.index -= (steps - 1) * lanes_;
+            at_.channel -= (steps - 1) * lanes_;
+        }
+        if constexpr (scaled) {
+            if (token_ != at_.token || head_ != at_.head) set_scaled_row();
+        } else {
+            if (token_ != at_.token && (token_ == no_token || !measuring_)) set_row(at_.token);
+        }
         if constexpr (from_arrays) {
-            const bool backward = !decoding && !measuring_;
-            const uint32_t room = backward ? at_.channel + lanes_ : walker.left();
-            const uint32_t steps = room / lanes_ < at_once ? room / lanes_ : at_once;
-            if (backward) {
-                at_.index -= (steps - 1) * lanes_;
-                at_.channel -= (steps - 1) * lanes_;
-            }
-            if constexpr (scaled) {
-                if (token_ != at_.token || head_ != at_.head) set_scaled_row();
-            } else {
-                if (token_ != at_.token && (token_ == no_token || !measuring_)) set_row(at_.token);
-            }
             const any_means& first = jobs_[0].predictor.means;
             const ptrdiff_t offset = offset_of(at_, first.head_stride, first.token_stride);
             if (first.type == scalar_type::bf16)
@@ -138,9 +142,10 @@ public:
                 load(steps, offset, [&](ptrdiff_t at) NORMANS_LAMBDA {
                     return V::floats_from_high(fp8_(V::load_words(bytes_.at(at))));
                 });
-            return steps;
+        } else {
+            ask(steps);
         }
-        return 0;
+        return steps;
     }
 
     NORMANS_INLINE const models& step(uint32_t i) const { return steps_[i]; }
@@ -335,6 +340,32 @@ private:
         }
     }
 
+    // The same from callables.
+    NORMANS_NOINLINE void ask(uint32_t steps)
+    {
+        alignas(64) uint32_t mean[at_once][width];
+        uint16_t index[at_once][width];
+        {  // a callable may compute with floats: in its host's mode
+            const typename V::float_mode::suspended host(mode_);
+            scalar_position at = at_;
+            for (uint32_t i = 0; i < steps; ++i, at.index += lanes_, at.channel += lanes_)
+                for (uint32_t lane = 0; lane < present_ * lanes_; lane += lanes_)
+                    jobs_[lane / lanes_].predictor.run(at, lanes_, mean[i] + lane,
+                                                       index[i] + lane);
+        }
+        for (uint32_t i = 0; i < steps; ++i) {
+            for (uint32_t lane = present_ * lanes_; lane < width; ++lane) {
+                mean[i][lane] = mean[i][lane % lanes_];
+                index[i][lane] = index[i][lane % lanes_];
+            }
+            set_sigmas(V::load(index[i]), tiles_[i]);
+            if constexpr (scaled)
+                if (jobs_[0].scales.group != 0) set_scales(i * lanes_);
+            steps_[i].exact = {this, at_.index + i * lanes_, of_lane};
+            complete(tiles_[i], V::as_floats(V::load(mean[i])), steps_[i]);
+        }
+    }
+
     NORMANS_INLINE void complete(const tile& from, const floats& mean, models& m) const
     {
         m.outside = from.outside;
@@ -370,11 +401,7 @@ private:
             const plane_sigmas<V> index(sigmas.type == any_sigmas::kind::variance, sigmas.offset);
             set_sigmas(index(V::load_floats(sigmas_at<float>(at).at(0))), to);
         }
-        if (affine.a == nullptr) {
-            V::keep(to.a, V::set_float(1.0f));
-            V::keep(to.b, V::set_float(-0.0f));
-            return;
-        }
+        if (affine.a == nullptr) return set_no_affine(to);
         const size_t channel = size_t(at_.head) * affine.dim + at_.channel + ahead;
         const places<float> a(lanes_, [&](uint32_t block) {
             return job_of(block).predictor.affine.a + channel;
@@ -384,6 +411,12 @@ private:
         });
         V::keep(to.a, V::load_floats(a.at(0)));
         V::keep(to.b, V::load_floats(b.at(0)));
+    }
+
+    static void set_no_affine(tile& to)
+    {
+        V::keep(to.a, V::set_float(1.0f));
+        V::keep(to.b, V::set_float(-0.0f));
     }
 
     template <class T>
@@ -498,17 +531,11 @@ private:
         std::memcpy(lanes.b + first, from.affine.b + channel, n * sizeof(float));
     }
 
-    // A callable may compute with floats: in its host's mode.
-    template <class Callable>
-    void collect_run(const Callable& from, scalar_position at, uint32_t n, uint32_t first,
-                     collected& lanes) const
+    void collect_run(const any_callable& from, const scalar_position& at, uint32_t n,
+                     uint32_t first, collected& lanes) const
     {
         const typename V::float_mode::suspended host(mode_);
-        for (uint32_t i = first; i < first + n; ++i, ++at.index, ++at.channel) {
-            const prediction one = from(at);
-            lanes.mean[i] = clean_mean(one);
-            lanes.index[i] = one.sigma_index;
-        }
+        from.run(at, n, lanes.mean + first, lanes.index + first);
     }
 
     const typename V::float_mode& mode_;
@@ -535,9 +562,10 @@ private:
     typename Lanes::mask scale_outside_{};
     alignas(64) float inverse_[scaled ? width : 1];
     uint32_t ready_[(capacity + 31) / 32];
-    alignas(64) tile tiles_[from_arrays ? capacity : 1];  // or, if there are too many, per step
+    // Or, if there are too many, and of callables, per step.
+    alignas(64) tile tiles_[from_arrays ? capacity : at_once];
     tile spare_;
-    models steps_[from_arrays ? at_once : 1];
+    models steps_[at_once];
 };
 
 }  // namespace detail
