@@ -1,6 +1,6 @@
 // Compiles a kernel with warp_codec.cuh at run time, as engines do, with headers from a folder, and
-// another with warp_scaled.cuh, as one string that holds them all. None of them is the host's: core/, wire/, block/ and cuda/ are
-// all that they lie in.
+// others with warp_scaled.cuh and warp_order0.cuh, as one string that holds them all. None of them
+// is the host's: core/, wire/, block/ and cuda/ are all that they lie in.
 // usage: cuda_nvrtc_test INCLUDE CCCL
 
 #include <nvrtc.h>
@@ -62,6 +62,20 @@ extern "C" __global__ void decode(normans::block_spec spec, const unsigned char*
     const auto result = codec(tables).decode(
         spec, block, bytes, predictor,
         normans::box_sink<unsigned char>{normans::dense(spec, out)});
+    if (threadIdx.x == 0) *status = int(result.code);
+}
+)";
+
+const char* const order0_kernel = R"(
+using static_codec =
+    normans::warp_codec<normans::scalar_type::int8, 32, normans::coder_id::order0>;
+
+extern "C" __global__ void decode_order0(normans::block_spec spec, const unsigned char* block,
+                                         unsigned long long bytes, unsigned char* out, int* status)
+{
+    __shared__ static_codec::TempStorage room;
+    const auto result = static_codec(room).decode(
+        spec, block, bytes, 0, normans::box_sink<unsigned char>{normans::dense(spec, out)});
     if (threadIdx.x == 0) *status = int(result.code);
 }
 )";
@@ -136,11 +150,13 @@ int main(int count, char** arguments)
     const std::filesystem::path include = arguments[1];
     const std::string cccl = std::string("-I") + arguments[2];
     std::set<std::filesystem::path> seen;
-    const std::string headers = flat(include / "normans/cuda/warp_scaled.cuh", seen);
+    std::string headers = flat(include / "normans/cuda/warp_scaled.cuh", seen);
+    headers += flat(include / "normans/cuda/warp_order0.cuh", seen);
     const bool folder = compiles("#include <normans/cuda/warp_codec.cuh>\n" + std::string(kernel),
                                  {"-arch=sm_75", "-std=c++17", "-default-device", cccl,
                                   "-I" + include.string()});
     const bool string =
-        compiles(headers + scaled_kernel, {"-arch=sm_90", "-std=c++20", "-default-device", cccl});
+        compiles(headers + scaled_kernel + order0_kernel,
+                 {"-arch=sm_90", "-std=c++20", "-default-device", cccl});
     return folder && string && for_devices(seen, include / "normans") ? 0 : 1;
 }

@@ -41,11 +41,21 @@ NORMANS_HD constexpr uint32_t order0_share(uint32_t count, uint64_t scale)
     return share == 0 && count != 0 ? 1 : uint32_t(share);
 }
 
-NORMANS_HD inline uint32_t order0_shares(const uint32_t* counts, uint32_t used, uint64_t scale)
+// The largest scale whose shares do not exceed `total`, bit by bit. sum(scale) is that of the
+// shares of counts that sum to `all`; `missing`: what the shares lack.
+NORMANS_EITHER_SIDE template <class Sum>
+NORMANS_HD uint64_t order0_scale(uint64_t all, uint32_t total, Sum sum, uint32_t& missing)
 {
-    uint32_t sum = 0;
-    for (uint32_t i = 0; i < used; ++i) sum += order0_share(counts[i], scale);
-    return sum;
+    uint64_t scale = 0, step = uint64_t(1) << 54;
+    for (uint64_t n = all; n > 1; n >>= 1) step >>= 1;
+    missing = total;
+    for (; step != 0 && missing != 0; step >>= 1) {
+        const uint32_t shares = sum(scale + step);
+        if (shares > total) continue;
+        scale += step;
+        missing = total - shares;
+    }
+    return scale;
 }
 }  // namespace detail
 
@@ -70,17 +80,13 @@ NORMANS_HD inline uint32_t order0_shares(const uint32_t* counts, uint32_t used, 
         return status::ok;
     }
     for (unsigned bits = most_bits; bits >= order0_format::coarse_bits; --bits) {
-        const uint32_t total = uint32_t(1) << bits;
-        // The largest scale whose shares do not exceed the total, bit by bit.
-        uint64_t scale = 0, step = uint64_t(1) << 54;
-        for (uint64_t n = all; n > 1; n >>= 1) step >>= 1;
-        uint32_t missing = total, most = 0;
-        for (; step != 0 && missing != 0; step >>= 1) {
-            const uint32_t sum = detail::order0_shares(some, used, scale + step);
-            if (sum > total) continue;
-            scale += step;
-            missing = total - sum;
-        }
+        uint32_t missing = 0, most = 0;
+        const auto shares = [&](uint64_t at) {
+            uint32_t sum = 0;
+            for (uint32_t i = 0; i < used; ++i) sum += detail::order0_share(some[i], at);
+            return sum;
+        };
+        const uint64_t scale = detail::order0_scale(all, uint32_t(1) << bits, shares, missing);
         for (uint32_t s = 0; s < order0_symbols; ++s) {
             uint32_t share = detail::order0_share(counts[s], scale);
             // Of those that the next scale would raise, all alike, the first ones.

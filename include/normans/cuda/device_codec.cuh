@@ -206,11 +206,11 @@ cudaError_t pack_blocks(const Entry* entries, const encode_result* results, uint
 }  // namespace detail
 
 /// Pages of one scalar type and lane count; of types with a scale, by either coder:
-/// cuda/device_scaled.cuh.
+/// cuda/device_scaled.cuh; under static tables: cuda/device_order0.cuh.
 template <scalar_type Type, uint32_t Width, coder_id Coder = coder_id::rans>
 struct device_codec {
     static_assert(!has_scale(Type), "include cuda/device_scaled.cuh");
-    static_assert(Coder == coder_id::rans, "tANS codes int8 and int4");
+    static_assert(Coder == coder_id::rans, "include the coder's own header");
 
     /// Whether batches of this spec can be coded, and if not, why. Needs no device.
     static device_support supports(const block_spec& spec)

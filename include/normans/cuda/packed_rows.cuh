@@ -79,6 +79,56 @@ private:
     bool all_pairs_ = false;
 };
 
+// Any sink or source: boxes of 4-bit codes code by code, all others row by row.
+template <uint32_t Width, bool Nibbles, class Sink>
+class any_sink {
+    static constexpr bool packs = Nibbles && is_box_v<Sink>;
+    using inner = std::conditional_t<packs, packed_sink<Width, true, Sink>, sink_rows<Sink>>;
+
+public:
+    __device__ any_sink(const Sink& sink, uint32_t dim) : to_(made(sink, dim)) {}
+    __device__ void move([[maybe_unused]] const scalar_position& at)
+    {
+        if constexpr (!packs) to_.move(at);
+    }
+    /// By all threads together; the first `here` have a scalar.
+    __device__ void operator()(const scalar_position& at, uint32_t code, uint32_t here) const
+    {
+        if constexpr (packs) to_(at, code, here);
+        else if (warp_threads<Width>::rank() < here) to_(at, code);
+    }
+
+private:
+    static __device__ inner made(const Sink& sink, [[maybe_unused]] uint32_t dim)
+    {
+        if constexpr (packs) return inner(sink, dim);
+        else return inner(sink);
+    }
+
+    inner to_;
+};
+
+template <bool Nibbles, class Source>
+class any_source {
+    static constexpr bool packed = Nibbles && is_box_v<Source>;
+
+public:
+    __device__ explicit any_source(const Source& source) : source_(source), rows_(source) {}
+    __device__ void move([[maybe_unused]] const scalar_position& at)
+    {
+        if constexpr (!packed) rows_.move(at);
+    }
+    __device__ uint32_t operator()(const scalar_position& at) const
+    {
+        if constexpr (packed) return code_from<true>(source_, at);
+        else return rows_(at);
+    }
+
+private:
+    const Source& source_;
+    source_rows<Source> rows_;
+};
+
 // Any predictor and the spec's scales, row by row (see predictor_rows).
 template <class Predictor>
 class scaled_rows {

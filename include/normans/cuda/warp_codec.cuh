@@ -129,11 +129,11 @@ struct row_step_bytes {
 }  // namespace detail
 
 /// Blocks of one scalar type and lane count. See the head of this file; codes with a scale, by
-/// either coder: cuda/warp_scaled.cuh.
+/// either coder: cuda/warp_scaled.cuh; static tables: cuda/warp_order0.cuh.
 template <scalar_type Type, uint32_t Width, coder_id Coder = coder_id::rans>
 class warp_codec {
     static_assert(!has_scale(Type), "include cuda/warp_scaled.cuh");
-    static_assert(Coder == coder_id::rans, "tANS codes int8 and int4");
+    static_assert(Coder == coder_id::rans, "include the coder's own header");
     using lanes = warp_lanes<Width>;
     using threads = warp_threads<Width>;
     struct no_model {};

@@ -95,6 +95,23 @@ struct warp_threads {
         return __shfl_sync(members(), mine, int(rank() + 1), Width);
     }
 
+    /// What the thread of rank 0 has.
+    static __device__ uint32_t of_first(uint32_t mine)
+    {
+        return __shfl_sync(members(), mine, 0, Width);
+    }
+    /// The sum over the ranks below this thread's.
+    static __device__ uint32_t sum_below(uint32_t mine)
+    {
+        uint32_t sum = mine;
+        for (uint32_t distance = 1; distance < Width; distance *= 2) {
+            const uint32_t lower =
+                __shfl_sync(members(), sum, int((rank() - distance) % Width), Width);
+            sum += rank() >= distance ? lower : 0;
+        }
+        return sum - mine;
+    }
+
     static __device__ uint32_t sum(uint32_t mine)
     {
         for (int distance = Width / 2; distance > 0; distance /= 2)
