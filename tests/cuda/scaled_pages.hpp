@@ -1,5 +1,5 @@
 #pragma once
-// The warp codec of int8, int4 and e2m1 beside the host's, under both coders: the same bytes and
+// The warp codec of int8, int4 and e2m1, and of fp8 by tANS, beside the host's: the same bytes and
 // results from both encoders at several capacities, the same statuses and memory from both decoders
 // for whole and for damaged blocks. The includer has given device_array, launch and
 // shared_variable.
@@ -7,6 +7,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <deque>
+#include <map>
 
 #include <normans/cuda/warp_scaled.cuh>
 
@@ -37,8 +38,17 @@ struct scaled_encode {
     encode_result result;
 };
 
-// Holds test_bank(gaussian), but not test_bank(mixture).
-constexpr std::size_t bank_room = 37 * 1024;
+/// Small banks, each built once: of every type the gaussian one fits into bank_room, the mixture's
+/// does not.
+inline const tans_bank* small_bank(scalar_type type, shape_id shape)
+{
+    static std::map<std::pair<scalar_type, shape_id>, normans_test::bank_rows_of> banks;
+    const bool wide = shape == shape_id::mixture;
+    bank_plan plan{shape, std::uint8_t(wide ? 7 : 6), 0, 0};
+    if (format_of(type).is_integer) plan = {shape, std::uint8_t(wide ? 9 : 8), 2, 1};
+    return &banks.try_emplace({bank_grid(type), shape}, bank_grid(type), plan).first->second.bank;
+}
+constexpr std::size_t bank_room = 44 * 1024;
 
 template <class Codec, coder_id Coder>
 struct block_memory {
@@ -106,15 +116,27 @@ struct bank_on_device {
     device_array<tans_bank> bank;
 
     explicit bank_on_device(const tans_bank& b)
-        : cells(std::vector<tans_cell>(b.cells, b.cells + bank_cells(b.plan))),
-          reach(std::vector<std::uint8_t>(b.reach, b.reach + bank_rows(b.plan))),
-          next(std::vector<std::uint16_t>(b.next, b.next + bank_cells(b.plan))),
+        : cells(std::vector<tans_cell>(b.cells, b.cells + bank_cells(b.grid, b.plan))),
+          reach(std::vector<std::uint8_t>(b.reach, b.reach + bank_rows(b.grid, b.plan))),
+          next(std::vector<std::uint16_t>(b.next, b.next + bank_cells(b.grid, b.plan))),
           symbols(std::vector<tans_symbol>(b.symbols,
-                                           b.symbols + bank_rows(b.plan) * bank_symbols)),
+                                           b.symbols + bank_rows(b.grid, b.plan) * bank_symbols)),
           bank(std::vector<tans_bank>(1, {b.plan, cells.data(), reach.data(), next.data(),
-                                          symbols.data()}))
+                                          symbols.data(), b.grid}))
     {
     }
+};
+
+/// small_bank() there, each copied once.
+class banks_on_device {
+public:
+    const bank_on_device& operator()(scalar_type type, shape_id shape)
+    {
+        return banks_.try_emplace({bank_grid(type), shape}, *small_bank(type, shape)).first->second;
+    }
+
+private:
+    std::map<std::pair<scalar_type, shape_id>, bank_on_device> banks_;
 };
 
 /// Where a page's codes lie: strides in elements, which may be odd.
@@ -193,7 +215,7 @@ struct case_on_device {
           predictor{{mean.data()}, {sigma.data()},
                     {c.a.empty() ? nullptr : a.data(), b.data(), spec.dim}}
     {
-        spec.scales.data = scales.data();
+        spec.scales.data = has_scale(spec.dtype) ? scales.data() : nullptr;
         spec.bank = bank == nullptr ? nullptr : bank->bank.data();
     }
 };
@@ -327,6 +349,8 @@ void for_scaled_codecs(Function f)
     f(int8, scaled_width<32>{}, rans);
     f(e2m1, scaled_width<8>{}, rans);
     f(int8, scaled_width<8>{}, tans);
+    f(e2m1, scaled_width<8>{}, tans);
+    f(scaled_type<scalar_type::e4m3fn>{}, scaled_width<32>{}, tans);
 #endif
 #if defined(NORMANS_EVERY_WIDTH)
     const auto others = [&](auto type, auto coder, auto other) {
@@ -339,6 +363,11 @@ void for_scaled_codecs(Function f)
     others(e2m1, rans, scaled_width<32>{});
     others(int8, tans, scaled_width<32>{});
     others(int4, tans, scaled_width<8>{});
+    f(scaled_type<scalar_type::e4m3fn>{}, scaled_width<8>{}, tans);
+    f(scaled_type<scalar_type::e4m3fnuz>{}, scaled_width<16>{}, tans);
+    f(scaled_type<scalar_type::e5m2>{}, scaled_width<1>{}, tans);
+    f(scaled_type<scalar_type::e5m2>{}, scaled_width<8>{}, tans);
+    f(scaled_type<scalar_type::e5m2fnuz>{}, scaled_width<8>{}, tans);
 #endif
 }
 
@@ -348,7 +377,7 @@ inline scaled_case draw_scaled(test_rng& rng, scalar_type type, coder_id coder,
                                std::uint32_t outliers)
 {
     block_spec spec = normans_test::scaled_spec(
-        type, coder, box.heads, kind == page_kind::empty ? 0 : box.tokens, box.dim, width);
+        type, coder_id::rans, box.heads, kind == page_kind::empty ? 0 : box.tokens, box.dim, width);
     spec.row_scale = rng.below(2) != 0;
     spec.content_check = rng.below(8) != 0;
     spec.parameter_hash = rng.below(3) == 0;
@@ -356,12 +385,15 @@ inline scaled_case draw_scaled(test_rng& rng, scalar_type type, coder_id coder,
     spec.fingerprint = rng.next();
     spec.shape = rng.below(2) != 0 ? shape_id::gaussian : shape_id::mixture;
     scaled_page page = normans_test::make_scaled_page(rng.next(), spec, outliers);
+    page.spec.coder = coder;
+    if (coder == coder_id::tans) page.spec.bank = small_bank(type, spec.shape);
     static constexpr std::uint32_t specials[] = {0x7fc00001u, 0xff800000u, 0x80000000u, 0x00400000u,
                                                  0x7f7fffffu, 0xbf800000u};
     for (float& scale : page.scales)
         if (odd && rng.below(12) == 0) scale = bits_to_float(specials[rng.below(6)]);
     // One scale for a row, or groups of other lengths: the first ones of those that are there.
-    if (rng.below(4) == 0) page.spec.scales.group = rng.below(2) != 0 ? 0 : 48;
+    if (has_scale(type) && rng.below(4) == 0)
+        page.spec.scales.group = rng.below(2) != 0 ? 0 : 48;
     for (std::uint32_t i = 0; i < page.codes.size(); ++i) {
         if (odd && rng.below(12) == 0) page.mean[i] = bits_to_float(specials[rng.below(6)]);
         if (odd && rng.below(12) == 0)
@@ -370,7 +402,9 @@ inline scaled_case draw_scaled(test_rng& rng, scalar_type type, coder_id coder,
         if (kind != page_kind::predicted) continue;
         const std::uint32_t row = i / box.dim;
         const float scale =
-            page.spec.scales({i, row / box.tokens, row % box.tokens, i % box.dim});
+            has_scale(type)
+                ? page.spec.scales({i, row / box.tokens, row % box.tokens, i % box.dim})
+                : 1.0f;
         const std::uint32_t mean =
             map_mean(float_to_bits(page.mean[i]), one_bits, minus_zero_bits);
         page.codes[i] = std::uint8_t(expected_code(
@@ -383,16 +417,15 @@ inline scaled_case draw_scaled(test_rng& rng, scalar_type type, coder_id coder,
 /// Random blocks of every kind.
 inline void compare_random_scaled(std::uint64_t seed, int hurt, scaled_tally& counts)
 {
-    const bank_on_device banks[] = {
-        bank_on_device(*normans_test::test_bank(scalar_type::int8, shape_id::gaussian)),
-        bank_on_device(*normans_test::test_bank(scalar_type::int8, shape_id::mixture))};
+    banks_on_device banks;
     for_scaled_codecs([&](auto type, auto width, auto coder) {
         test_rng rng(seed * 1000 + unsigned(type()) * 64 + width() + 7 * unsigned(coder()));
         const auto page = [&](box_size box, page_kind kind, bool odd, std::uint32_t outliers) {
             const scaled_case c =
                 draw_scaled(rng, type(), coder(), width(), box, kind, odd, outliers);
-            const bank_on_device* bank = &banks[unsigned(c.page.spec.shape)];
-            const case_on_device on(c, coder() == coder_id::tans ? bank : nullptr);
+            const case_on_device on(c, coder() == coder_id::tans
+                                           ? &banks(type(), c.page.spec.shape)
+                                           : nullptr);
             const auto block = compare_scaled_encoders<type(), width(), coder()>(c, on, counts);
             compare_scaled_decoders<type(), width(), coder()>(c, on, counts, rng, block, hurt);
         };
@@ -426,13 +459,16 @@ inline void compare_golden_scaled(const char* path, scaled_tally& counts)
         page.mean = normans_test::as_floats(golden.mu);
         page.sigma = golden.sigma;
         page.scales = normans_test::as_floats(golden.scales);
-        const std::uint32_t group = page.spec.scales.group;
-        const auto groups = std::ptrdiff_t((page.spec.dim + group - 1) / group);
-        page.spec.scales = {page.scales.data(), groups * std::ptrdiff_t(page.spec.tokens), groups,
-                            1, group};
+        if (has_scale(page.spec.dtype)) {
+            const std::uint32_t group = page.spec.scales.group;
+            const auto groups = std::ptrdiff_t((page.spec.dim + group - 1) / group);
+            page.spec.scales = {page.scales.data(), groups * std::ptrdiff_t(page.spec.tokens),
+                                groups, 1, group};
+        }
         const std::uint32_t plan = golden.bank.empty() ? pack_plan(bank_plan{}) : golden.bank[0];
-        const normans_test::bank_rows_of rows(scalar_type::int8,
-                                              unpack_plan(page.spec.shape, plan));
+        const normans_test::bank_rows_of rows(
+            golden.bank.empty() ? scalar_type::int8 : page.spec.dtype,
+            unpack_plan(page.spec.shape, plan));
         page.spec.bank = &rows.bank;
         scaled_case c(std::move(page), false, 0);
         c.a = normans_test::as_floats(golden.affine_a);

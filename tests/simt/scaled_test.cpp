@@ -1,5 +1,5 @@
-// The warp codec of int8, int4 and e2m1, compiled for this machine and run by fibers, beside the
-// host's.  usage: simt_scaled_test SEEDS GOLDEN...
+// The warp codec of int8, int4, e2m1 and, by tANS, fp8, compiled for this machine and run by
+// fibers, beside the host's.  usage: simt_scaled_test SEEDS GOLDEN...
 
 #include "device.hpp"
 

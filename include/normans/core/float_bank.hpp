@@ -8,8 +8,26 @@
 namespace normans {
 inline namespace NORMANS_NAMESPACE {
 
+/// The first row of each octave and class: [octave][class - 1].
+struct float_bank_starts {
+    uint32_t row[float_bank_layout::max_octaves][float_bank_layout::max_classes];
+
+    NORMANS_HD const uint32_t* operator[](uint32_t octave) const { return row[octave]; }
+    NORMANS_HD void fill(const float_bank_layout& layout)
+    {
+        uint32_t next = 0;
+        for (uint32_t o = 0; o < layout.octaves(); ++o)
+            for (uint32_t d = 1; d <= float_bank_layout::max_classes; ++d) {
+                row[o][d - 1] = next;
+                if (d <= layout.classes(o)) next += layout.places(o, d) << layout.plan.log_steps;
+            }
+    }
+};
+
 /// The model of any of these types over a bank, for tans_step.hpp; the same face as bank_model.
-struct float_bank_model {
+/// Starts: float_bank_starts, or a reference to those that lie elsewhere.
+template <class Starts>
+struct float_bank_model_over {
     struct scalar {
         uint32_t row;
         int32_t base;   // group that the row counts from, - 129
@@ -23,22 +41,7 @@ struct float_bank_model {
     float_bank_layout layout;
     scalar_format format;
     bool scaled;
-    uint32_t first_row[float_bank_layout::max_octaves][float_bank_layout::max_classes] = {};
-
-    NORMANS_HD float_bank_model(scalar_type type, const tans_bank& rows, int offset)
-        : bank(rows),
-          sigma_offset(offset),
-          layout{format_of(type), rows.plan},
-          format(format_of(type)),
-          scaled(has_scale(type))
-    {
-        uint32_t row = 0;
-        for (uint32_t o = 0; o < layout.octaves(); ++o)
-            for (uint32_t d = 1; d <= float_bank_layout::max_classes; ++d) {
-                first_row[o][d - 1] = row;
-                if (d <= layout.classes(o)) row += layout.places(o, d) << rows.plan.log_steps;
-            }
-    }
+    Starts first_row;
 
     NORMANS_HD scalar prepare(uint32_t mean, uint32_t sigma_index, int row_step,
                               const code_scale& scale) const
@@ -136,6 +139,15 @@ private:
         step.escaped = true;
         step.raw_bits = format.code_bits;
         return step;
+    }
+};
+
+struct float_bank_model : float_bank_model_over<float_bank_starts> {
+    NORMANS_HD float_bank_model(scalar_type type, const tans_bank& rows, int offset)
+        : float_bank_model_over{rows, offset, {format_of(type), rows.plan}, format_of(type),
+                                has_scale(type), {}}
+    {
+        first_row.fill(layout);
     }
 };
 

@@ -1,6 +1,6 @@
 #pragma once
-// device_codec.cuh's batches for int8, int4 and e2m1, by either coder: what is said there holds,
-// and entries bring their pages' scales.
+// device_codec.cuh's batches for int8, int4 and e2m1, by either coder, and for fp8 by tANS: what is
+// said there holds, and entries bring their pages' scales, which nobody reads of fp8.
 
 #include "device_codec.cuh"
 #include "warp_scaled.cuh"
@@ -101,7 +101,7 @@ static __global__ void __launch_bounds__(codec_threads, 4)  // registers enough,
     }
 }
 
-/// Batches of types with a scale.
+/// Batches of types with a scale or a bank.
 template <scalar_type Type, uint32_t Width, coder_id Coder>
 struct device_scaled_codec {
     /// Whether batches of this spec can be coded, and if not, why. Needs no device: what spec.bank
@@ -113,7 +113,7 @@ struct device_scaled_codec {
         if (spec.lanes != 0 && spec.lanes != Width) return {false, "other lanes than this codec's"};
         if (Coder == coder_id::tans && spec.bank == nullptr) return {false, "tANS without a bank"};
         if (spec.shape == shape_id::mixture_marginal)
-            return {false, "types with a scale have no marginal"};
+            return {false, "neither scales nor banks go with a marginal"};
         static constexpr float some_scale = 0;
         block_spec plain = spec;
         plain.coder = coder_id::rans;
@@ -126,8 +126,8 @@ struct device_scaled_codec {
     static constexpr size_t workspace_bytes(const block_spec&, uint32_t /*pages*/) { return 0; }
 
     /// See device_codec. `bank_bytes`, at most largest_shared_bank: shared memory for tANS's bank,
-    /// which goes there if warp_bank_bytes(plan) fit, else it is read through L2. Above 48 KiB the
-    /// device must have so much for a block of threads.
+    /// which goes there if warp_bank_bytes(Type, plan) fit, else it is read through L2. Above
+    /// 48 KiB the device must have so much for a block of threads.
     template <class Predictor>
     static cudaError_t decode(const block_spec& spec, const scaled_decode_entry<Predictor>* entries,
                               uint32_t count, const uint32_t* valid, decode_result* results,
@@ -197,6 +197,23 @@ struct device_codec<scalar_type::int4, Width, Coder>
 template <uint32_t Width, coder_id Coder>
 struct device_codec<scalar_type::e2m1, Width, Coder>
     : detail::device_scaled_codec<scalar_type::e2m1, Width, Coder> {
+};
+
+template <uint32_t Width>
+struct device_codec<scalar_type::e4m3fn, Width, coder_id::tans>
+    : detail::device_scaled_codec<scalar_type::e4m3fn, Width, coder_id::tans> {
+};
+template <uint32_t Width>
+struct device_codec<scalar_type::e5m2, Width, coder_id::tans>
+    : detail::device_scaled_codec<scalar_type::e5m2, Width, coder_id::tans> {
+};
+template <uint32_t Width>
+struct device_codec<scalar_type::e4m3fnuz, Width, coder_id::tans>
+    : detail::device_scaled_codec<scalar_type::e4m3fnuz, Width, coder_id::tans> {
+};
+template <uint32_t Width>
+struct device_codec<scalar_type::e5m2fnuz, Width, coder_id::tans>
+    : detail::device_scaled_codec<scalar_type::e5m2fnuz, Width, coder_id::tans> {
 };
 
 }  // namespace NORMANS_NAMESPACE

@@ -129,29 +129,33 @@ private:
     source_rows<Source> rows_;
 };
 
-// Any predictor and the spec's scales, row by row (see predictor_rows).
-template <class Predictor>
+// Any predictor and the spec's scales, row by row (see predictor_rows); types without have 1.
+template <class Predictor, bool Scaled = true>
 class scaled_rows {
 public:
     __device__ scaled_rows(const block_spec& spec, const Predictor& predictor)
         : scales_(spec.scales), predictor_(predictor)
     {
-        if (scales_.group != 0)
+        if (Scaled && scales_.group != 0)
             shift_ = __popc(scales_.group) == 1 ? uint32_t(__popc(scales_.group - 1)) : no_shift;
     }
     __device__ void move(const scalar_position& at)
     {
         predictor_.move(at);
-        row_ = scales_.data + row_offset(at, scales_.head_stride, scales_.token_stride);
+        if (Scaled) row_ = scales_.data + row_offset(at, scales_.head_stride, scales_.token_stride);
     }
     /// The mean is map_mean's but for NaN payloads.
     __device__ scaled_input operator()(const scalar_position& at) const
     {
         const mapped_prediction p = predictor_(at);
-        const uint32_t group =
-            shift_ != no_shift ? at.channel >> shift_ : at.channel / scales_.group;
-        const uint32_t bits = float_to_bits(row_[ptrdiff_t(group) * scales_.group_stride]);
-        return {p.mean, p.sigma_index, bits, make_scale(bits)};
+        if constexpr (Scaled) {
+            const uint32_t group =
+                shift_ != no_shift ? at.channel >> shift_ : at.channel / scales_.group;
+            const uint32_t bits = float_to_bits(row_[ptrdiff_t(group) * scales_.group_stride]);
+            return {p.mean, p.sigma_index, bits, make_scale(bits)};
+        } else {
+            return {p.mean, p.sigma_index, 0, {one_bits, one_bits, 0}};
+        }
     }
 
 private:

@@ -1,18 +1,28 @@
 #pragma once
-// The two coders of scalars with a scale, each with the same face: tables in shared memory, and a
-// lane's state. The models are the definition's own (core/uniform_model.hpp, uniform_bank.hpp).
+// The two coders of scalars with a scale, tANS of fp8 too, each with the same face: tables in
+// shared memory, and a lane's state. The models are the definition's own (core/uniform_model.hpp,
+// uniform_bank.hpp, float_bank.hpp).
 
 #include "../block/check.hpp"
+#include "../core/float_bank.hpp"
 #include "../core/tans_step.hpp"
 #include "packed_rows.cuh"
 
 namespace normans {
 inline namespace NORMANS_NAMESPACE {
 
-/// Bytes of a bank's cells and reaches, all that decoders read.
-NORMANS_HD constexpr size_t warp_bank_bytes(const bank_plan& plan)
+namespace detail {
+NORMANS_HD constexpr uint32_t rows_of_bank(scalar_type type, const bank_plan& plan)
 {
-    const size_t rows = first_bank_row(plan, bank_octaves);
+    return has_float_bank(type) ? float_bank_layout{format_of(type), plan}.rows()
+                                : first_bank_row(plan, bank_octaves);
+}
+}  // namespace detail
+
+/// Bytes of the cells and reaches of a type's bank, all that decoders read.
+NORMANS_HD constexpr size_t warp_bank_bytes(scalar_type type, const bank_plan& plan)
+{
+    const size_t rows = detail::rows_of_bank(type, plan);
     return (rows * sizeof(tans_cell) << plan.table_bits) + rows;
 }
 
@@ -267,15 +277,44 @@ struct bank_parts {
     }
 };
 
+// The model over a bank and what it has in shared memory.
+template <scalar_type Type, bool Integer = format_of(Type).is_integer>
+struct warp_bank_model : bank_model<Type> {
+    struct storage {
+        __device__ void fill(const bank_plan&) {}
+    };
+    __device__ warp_bank_model(const storage&, const tans_bank& rows, int offset)
+        : bank_model<Type>{rows, offset}
+    {
+    }
+};
+template <scalar_type Type>
+struct warp_bank_model<Type, false> : float_bank_model_over<const float_bank_starts&> {
+    struct storage : float_bank_starts {
+        __device__ void fill(const bank_plan& plan)
+        {
+            float_bank_starts::fill({format_of(Type), plan});
+        }
+    };
+    __device__ warp_bank_model(const storage& starts, const tans_bank& rows, int offset)
+        : float_bank_model_over{rows, offset, {format_of(Type), rows.plan}, format_of(Type),
+                                has_scale(Type), starts}
+    {
+    }
+};
+
 template <scalar_type Type, uint32_t Width>
 class warp_tans {
+    using model = warp_bank_model<Type>;
+
 public:
     using lanes = tans_warp_lanes<Width>;
     using state = typename lanes::state;
-    using scalar = typename bank_model<Type>::scalar;
+    using scalar = typename model::scalar;
 
     struct storage : exact_tables<Type> {
         bank_parts bank;
+        typename model::storage starts;
 
         /// A decoder's part of the bank goes to `room`, shared memory too, if it fits there.
         __device__ void fill(const block_spec& spec, uint32_t thread, uint32_t count, void* room,
@@ -283,19 +322,22 @@ public:
         {
             exact_tables<Type>::fill(spec, thread, count);
             tans_bank from{};
-            if (spec.bank != nullptr && valid_plan(spec.bank->plan)) from = *spec.bank;
+            if (spec.bank != nullptr && spec.bank->grid == bank_grid(Type) &&
+                valid_plan(Type, spec.bank->plan))
+                from = *spec.bank;
             if (from.cells != nullptr && room != nullptr &&
-                warp_bank_bytes(from.plan) <= room_bytes)
+                warp_bank_bytes(Type, from.plan) <= room_bytes)
                 from = copied(from, thread, count, room);
-            if (thread == 0)
-                bank = {from.cells, from.reach, from.next, from.symbols, pack_plan(from.plan)};
+            if (thread != 0) return;
+            bank = {from.cells, from.reach, from.next, from.symbols, pack_plan(from.plan)};
+            starts.fill(from.plan);
         }
 
     private:
         static __device__ tans_bank copied(tans_bank bank, uint32_t thread, uint32_t count,
                                            void* room)
         {
-            const uint32_t all = first_bank_row(bank.plan, bank_octaves);
+            const uint32_t all = rows_of_bank(Type, bank.plan);
             const uint32_t cells = all << bank.plan.table_bits;
             auto* const to = static_cast<tans_cell*>(room);
             auto* const reach = reinterpret_cast<uint8_t*>(to + cells);
@@ -309,7 +351,7 @@ public:
 
     static __device__ bool encodes(const storage& tables) { return tables.bank.next != nullptr; }
     __device__ warp_tans(const storage& tables, uint32_t)
-        : rows_{tables.bank.whole(), tables.exact.sigma_offset}
+        : rows_(tables.starts, tables.bank.whole(), tables.exact.sigma_offset)
     {
     }
 
@@ -354,7 +396,7 @@ public:
     }
 
 private:
-    bank_model<Type> rows_;
+    model rows_;
 };
 
 }  // namespace detail

@@ -1,13 +1,13 @@
 #pragma once
-// Blocks of int8, int4 and e2m1 by one logical warp: warp_codec for types with a scale, by rANS
-// and, int8 and int4, by tANS:
+// Blocks of int8, int4 and e2m1 by one logical warp, by rANS and by tANS; and of fp8 by tANS:
+// warp_codec for types with a scale or a bank:
 //
 //     using codec = normans::warp_codec<normans::scalar_type::int4, 32, normans::coder_id::tans>;
 //
 // As warp_codec.cuh says, and:
-//   spec.scales.data points to device memory; so do spec.bank and all that it points to (encoders
-//   need all of the bank). A decoder reads the bank through L2, or from `room`, shared memory that
-//   prepare() was given, if warp_bank_bytes(plan) fit there.
+//   spec.scales.data (not read for fp8) points to device memory; so do spec.bank and all that it
+//   points to (encoders need all of the bank). A decoder reads the bank through L2, or from `room`,
+//   shared memory that prepare() was given, if warp_bank_bytes(type, plan) fit there.
 //   Boxes of 4-bit codes hold two to a byte (see box_view); sinks and sources of the caller's own
 //   get and give one code a call, sinks from several threads at once.
 
@@ -20,7 +20,7 @@ namespace detail {
 
 template <scalar_type Type, uint32_t Width, coder_id Coder>
 class warp_scaled_codec {
-    static_assert(can_code(Coder, Type), "tANS codes int8 and int4");
+    static_assert(can_code(Coder, Type), "tANS has banks for types of at most 8 bits");
     using threads = warp_threads<Width>;
     using sums = warp_sums<Width>;
     using coder = std::conditional_t<Coder == coder_id::tans, warp_tans<Type, Width>,
@@ -28,6 +28,8 @@ class warp_scaled_codec {
     using mask = typename coder::lanes::mask;
     static constexpr scalar_format format = format_of(Type);
     static constexpr bool nibbles = format.code_bits == 4;
+    template <class Predictor>
+    using input_rows = scaled_rows<Predictor, has_scale(Type)>;
 
 public:
     /// Tables of (Type, Coder, shape, sigma_offset, bank). They lie in shared memory.
@@ -144,7 +146,7 @@ private:
     {
         sums parameters;
         lane_walker walker(spec, threads::rank());
-        scaled_rows<Predictor> inputs(spec, predictor);
+        input_rows<Predictor> inputs(spec, predictor);
         for (; walker.before(count); walker.forward(Width)) {
             inputs.move(walker.at);
             const int step = int(row_steps.nibble(walker.at.token)) + min_row_step;
@@ -172,7 +174,7 @@ private:
                           header.payload_words, members);
         typename coder::state x = steps.open(stored, words);
         mask corrupt{false};
-        scaled_rows<Predictor> inputs(spec, predictor);
+        input_rows<Predictor> inputs(spec, predictor);
         const packed_sink<Width, nibbles, Sink> to(sink, spec.dim);
         lane_walker walker(spec, rank < count ? rank : count - 1);
         uint32_t nibble = 0;
@@ -215,7 +217,7 @@ private:
     {
         const uint32_t count = header.count;
         lane_walker walker(spec, threads::rank());
-        scaled_rows<Predictor> inputs(spec, predictor);
+        input_rows<Predictor> inputs(spec, predictor);
         const packed_sink<Width, nibbles, Sink> to(sink, spec.dim);
         for (uint32_t done = 0; done < count; done += Width, walker.forward(Width)) {
             const uint32_t here = count - done < Width ? count - done : Width;
@@ -259,7 +261,7 @@ private:
         const uint32_t first_code = code_from<nibbles>(source, scalar_position{0, 0, 0, 0});
         sameness mine{true, true};
         lane_walker walker(spec, threads::rank());
-        scaled_rows<Predictor> inputs(spec, predictor);
+        input_rows<Predictor> inputs(spec, predictor);
         for (uint32_t done = 0; done < count; done += Width, walker.forward(Width)) {
             if (walker.before(count)) {
                 const uint32_t code = code_from<nibbles>(source, walker.at);
@@ -305,7 +307,7 @@ private:
         const coder steps(storage_, members);
         typename coder::state x = steps.first();
         uint32_t escaped = 0, nibble = 0;
-        scaled_rows<Predictor> inputs(spec, predictor);
+        input_rows<Predictor> inputs(spec, predictor);
         lane_walker walker(spec, rank < tail ? count - tail + rank : count - 1);
         const auto move = [&] {
             inputs.move(walker.at);
@@ -360,7 +362,7 @@ private:
         const bool writes = threads::rank() == 0;
         if (writes)
             for (uint64_t i = at.row_steps; i < at.states; ++i) out[i] = 0;
-        scaled_rows<Predictor> inputs(spec, predictor);
+        input_rows<Predictor> inputs(spec, predictor);
         int64_t gain = 0;
         uint32_t pair = 0;
         for (uint32_t token = 0; token < spec.tokens; ++token) {
@@ -463,6 +465,32 @@ template <uint32_t Width, coder_id Coder>
 class warp_codec<scalar_type::e2m1, Width, Coder>
     : public detail::warp_scaled_codec<scalar_type::e2m1, Width, Coder> {
     using detail::warp_scaled_codec<scalar_type::e2m1, Width, Coder>::warp_scaled_codec;
+};
+
+template <uint32_t Width>
+class warp_codec<scalar_type::e4m3fn, Width, coder_id::tans>
+    : public detail::warp_scaled_codec<scalar_type::e4m3fn, Width, coder_id::tans> {
+    using detail::warp_scaled_codec<scalar_type::e4m3fn, Width, coder_id::tans>::warp_scaled_codec;
+};
+
+template <uint32_t Width>
+class warp_codec<scalar_type::e5m2, Width, coder_id::tans>
+    : public detail::warp_scaled_codec<scalar_type::e5m2, Width, coder_id::tans> {
+    using detail::warp_scaled_codec<scalar_type::e5m2, Width, coder_id::tans>::warp_scaled_codec;
+};
+
+template <uint32_t Width>
+class warp_codec<scalar_type::e4m3fnuz, Width, coder_id::tans>
+    : public detail::warp_scaled_codec<scalar_type::e4m3fnuz, Width, coder_id::tans> {
+    using detail::warp_scaled_codec<scalar_type::e4m3fnuz, Width,
+                                    coder_id::tans>::warp_scaled_codec;
+};
+
+template <uint32_t Width>
+class warp_codec<scalar_type::e5m2fnuz, Width, coder_id::tans>
+    : public detail::warp_scaled_codec<scalar_type::e5m2fnuz, Width, coder_id::tans> {
+    using detail::warp_scaled_codec<scalar_type::e5m2fnuz, Width,
+                                    coder_id::tans>::warp_scaled_codec;
 };
 
 }  // namespace NORMANS_NAMESPACE
