@@ -85,7 +85,7 @@ public:
     }
 
     /// The host's bytes, one block behind the other; odd entries have their status.
-    void encode_and_pack()
+    void encode_and_pack(std::uint32_t bank_bytes)
     {
         std::vector<to_encode> entries;
         std::deque<device_array<std::uint8_t>> outs;
@@ -104,8 +104,8 @@ public:
         const device_array<std::uint64_t> directory(count + 1);
         const std::size_t room = count * (max_encoded_bytes(spec_) + packed_alignment);
         const device_array<std::uint8_t> packed(room);
-        expect(codec::encode(spec_, there.data(), count, nullptr, results.data(), stream_) ==
-                       cudaSuccess &&
+        expect(codec::encode(spec_, there.data(), count, nullptr, results.data(), stream_,
+                             bank_bytes) == cudaSuccess &&
                    codec::pack(there.data(), results.data(), count, nullptr, directory.data(),
                                packed.data(), room, stream_) == cudaSuccess &&
                    cudaStreamSynchronize(stream_) == cudaSuccess,
@@ -181,7 +181,8 @@ void compare_scaled_batch(scaled_tally& counts)
     batch.decode_all(0);
     batch.decode_all(1024);  // too small for the bank
     batch.decode_all(64 * 1024);
-    batch.encode_and_pack();
+    batch.encode_and_pack(0);
+    batch.encode_and_pack(largest_shared_bank);
     batch.refusals();
     check(cudaStreamDestroy(stream), "destroy");
 }

@@ -76,13 +76,18 @@ __device__ inline void* launched_room()
 #endif
 }
 
+template <class Result>
+constexpr bank_use use_of =
+    std::is_same_v<Result, encode_result> ? bank_use::encode : bank_use::decode;
+
 template <class Codec, uint32_t Width, class Entry, class Result>
 static __global__ void __launch_bounds__(codec_threads, 4)  // registers enough, no spills
     run_scaled_entries(block_spec spec, const Entry* entries, uint32_t count,
                        const uint32_t* valid, uint32_t bank_bytes, Result* results)
 {
     __shared__ typename Codec::TempStorage tables;
-    Codec::prepare(tables, spec, threadIdx.x, blockDim.x, launched_room(), bank_bytes);
+    Codec::prepare(tables, spec, threadIdx.x, blockDim.x, launched_room(), bank_bytes,
+                   use_of<Result>);
     __syncthreads();
     constexpr uint32_t warps = codec_threads / Width;
     if (valid != nullptr && *valid < count) count = *valid;
@@ -126,8 +131,8 @@ struct device_scaled_codec {
     static constexpr size_t workspace_bytes(const block_spec&, uint32_t /*pages*/) { return 0; }
 
     /// See device_codec. `bank_bytes`, at most largest_shared_bank: shared memory for tANS's bank,
-    /// which goes there if warp_bank_bytes(Type, plan) fit, else it is read through L2. Above
-    /// 48 KiB the device must have so much for a block of threads.
+    /// which goes there if warp_bank_bytes(Type, plan, bank_use::decode) fit, else it is read
+    /// through L2. Above 48 KiB the device must have so much for a block of threads.
     template <class Predictor>
     static cudaError_t decode(const block_spec& spec, const scaled_decode_entry<Predictor>* entries,
                               uint32_t count, const uint32_t* valid, decode_result* results,
@@ -136,13 +141,13 @@ struct device_scaled_codec {
         return run(spec, entries, count, valid, results, stream, bank_bytes);
     }
 
-    /// See device_codec. Encoders read the bank through L2.
+    /// Likewise, with bank_use::encode.
     template <class Predictor>
     static cudaError_t encode(const block_spec& spec, const scaled_encode_entry<Predictor>* entries,
                               uint32_t count, const uint32_t* valid, encode_result* results,
-                              cudaStream_t stream) noexcept
+                              cudaStream_t stream, uint32_t bank_bytes = 0) noexcept
     {
-        return run(spec, entries, count, valid, results, stream, 0);
+        return run(spec, entries, count, valid, results, stream, bank_bytes);
     }
 
     /// See device_codec.

@@ -19,11 +19,16 @@ NORMANS_HD constexpr uint32_t rows_of_bank(scalar_type type, const bank_plan& pl
 }
 }  // namespace detail
 
-/// Bytes of the cells and reaches of a type's bank, all that decoders read.
-NORMANS_HD constexpr size_t warp_bank_bytes(scalar_type type, const bank_plan& plan)
+/// What is done with a bank: decoders and encoders read different parts of it.
+enum class bank_use : uint8_t { decode, encode };
+
+/// Bytes of the parts that decoders, or encoders, read of a type's bank.
+NORMANS_HD constexpr size_t warp_bank_bytes(scalar_type type, const bank_plan& plan,
+                                            bank_use use = bank_use::decode)
 {
-    const size_t rows = detail::rows_of_bank(type, plan);
-    return (rows * sizeof(tans_cell) << plan.table_bits) + rows;
+    const size_t cell = use == bank_use::decode ? sizeof(tans_cell) : sizeof(uint16_t);
+    const size_t symbols = use == bank_use::decode ? 0 : bank_symbols * sizeof(tans_symbol);
+    return detail::rows_of_bank(type, plan) * ((cell << plan.table_bits) + symbols + 1);
 }
 
 namespace detail {
@@ -214,7 +219,7 @@ public:
     struct storage : view::storage {
         /// By `count` threads together; a barrier must follow.
         __device__ void fill(const block_spec& spec, uint32_t thread, uint32_t count, void*,
-                             size_t)
+                             size_t, bank_use)
         {
             view::storage::fill(spec, thread, count);
         }
@@ -316,36 +321,45 @@ public:
         bank_parts bank;
         typename model::storage starts;
 
-        /// A decoder's part of the bank goes to `room`, shared memory too, if it fits there.
+        /// What is used of the bank goes to `room`, shared memory too, if it fits there.
         __device__ void fill(const block_spec& spec, uint32_t thread, uint32_t count, void* room,
-                             size_t room_bytes)
+                             size_t room_bytes, bank_use use)
         {
             exact_tables<Type>::fill(spec, thread, count);
             tans_bank from{};
             if (spec.bank != nullptr && spec.bank->grid == bank_grid(Type) &&
                 valid_plan(Type, spec.bank->plan))
                 from = *spec.bank;
-            if (from.cells != nullptr && room != nullptr &&
-                warp_bank_bytes(Type, from.plan) <= room_bytes)
-                from = copied(from, thread, count, room);
+            const bool there = use == bank_use::decode
+                                   ? from.cells != nullptr
+                                   : from.next != nullptr && from.symbols != nullptr;
+            if (there && room != nullptr && warp_bank_bytes(Type, from.plan, use) <= room_bytes)
+                copy(from, use, thread, count, static_cast<uint8_t*>(room));
             if (thread != 0) return;
             bank = {from.cells, from.reach, from.next, from.symbols, pack_plan(from.plan)};
             starts.fill(from.plan);
         }
 
     private:
-        static __device__ tans_bank copied(tans_bank bank, uint32_t thread, uint32_t count,
-                                           void* room)
+        static __device__ void copy(tans_bank& from, bank_use use, uint32_t thread, uint32_t count,
+                                    uint8_t* room)
         {
-            const uint32_t all = rows_of_bank(Type, bank.plan);
-            const uint32_t cells = all << bank.plan.table_bits;
-            auto* const to = static_cast<tans_cell*>(room);
-            auto* const reach = reinterpret_cast<uint8_t*>(to + cells);
-            for (uint32_t i = thread; i < cells; i += count) to[i] = bank.cells[i];
-            for (uint32_t i = thread; i < all; i += count) reach[i] = bank.reach[i];
-            bank.cells = to;
-            bank.reach = reach;
-            return bank;
+            const uint32_t rows = rows_of_bank(Type, from.plan);
+            const uint32_t cells = rows << from.plan.table_bits;
+            const auto part = [&](auto& items, uint32_t n) {
+                using item = std::remove_const_t<std::remove_reference_t<decltype(*items)>>;
+                auto* const to = reinterpret_cast<item*>(room);
+                for (uint32_t i = thread; i < n; i += count) to[i] = items[i];
+                items = to;
+                room += n * sizeof(item);
+            };
+            if (use == bank_use::decode) {
+                part(from.cells, cells);
+            } else {
+                part(from.next, cells);
+                part(from.symbols, rows * bank_symbols);
+            }
+            part(from.reach, rows);
         }
     };
 

@@ -6,8 +6,8 @@
 //
 // As warp_codec.cuh says, and:
 //   spec.scales.data (not read for fp8) points to device memory; so do spec.bank and all that it
-//   points to (encoders need all of the bank). A decoder reads the bank through L2, or from `room`,
-//   shared memory that prepare() was given, if warp_bank_bytes(type, plan) fit there.
+//   points to (encoders need all of the bank). The bank is read through L2, or from `room`, shared
+//   memory that prepare() was given, if warp_bank_bytes(type, plan, use) fit there.
 //   Boxes of 4-bit codes hold two to a byte (see box_view); sinks and sources of the caller's own
 //   get and give one code a call, sinks from several threads at once.
 
@@ -35,11 +35,13 @@ public:
     /// Tables of (Type, Coder, shape, sigma_offset, bank). They lie in shared memory.
     using TempStorage = typename coder::storage;
 
-    /// Fills the tables, and `room` (a multiple of 4) with the bank if it fits. See warp_codec.
+    /// Fills the tables, and `room` (a multiple of 4) with what is used of the bank if it fits. See
+    /// warp_codec.
     static __device__ void prepare(TempStorage& storage, const block_spec& spec, uint32_t thread,
-                                   uint32_t count, void* room = nullptr, size_t room_bytes = 0)
+                                   uint32_t count, void* room = nullptr, size_t room_bytes = 0,
+                                   bank_use use = bank_use::decode)
     {
-        storage.fill(spec, thread, count, room, room_bytes);
+        storage.fill(spec, thread, count, room, room_bytes, use);
     }
 
     __device__ explicit warp_scaled_codec(const TempStorage& storage) : storage_(storage) {}
