@@ -254,13 +254,51 @@ std::vector<std::uint8_t> compare_order0_encoders(const order0_case<Code>& c,
     return block;
 }
 
-/// Decodes the block and `hurt` damaged ones on both sides.
+/// Blocks with wrong lengths of tables and bits where none belong, as no flip makes them.
+inline std::vector<std::vector<std::uint8_t>> forged(const block_spec& spec,
+                                                     const std::vector<std::uint8_t>& block)
+{
+    std::vector<std::vector<std::uint8_t>> all;
+    const auto change = [&](auto f) {
+        all.push_back(block);
+        f(all.back());
+    };
+    const bool coded = block_mode(block[2] & 15) == block_mode::coded;
+    const std::size_t words =
+        16 + (spec.has_fingerprint ? 8u : 0u) + (coded ? std::size_t(4) * block[3] : 0u);
+    if (words + 1 >= block.size()) return all;
+    change([&](auto& b) { b[words + 1] ^= 0x80; });
+    change([&](auto& b) { b[words] ^= 0x10; });
+    change([&](auto& b) { b.back() ^= 0x80; });
+    const std::size_t codes = std::size_t(raw_bytes(spec.dtype, count_of(spec)));
+    if (!coded && words + codes <= block.size())
+        change([&](auto& b) { b[words + codes - 1] ^= 0x80; });
+    if (!coded) return all;
+    const std::uint32_t tables = normans::detail::load_word(&block[words]);
+    const std::uint32_t payload = normans::detail::load_u32(&block[8]);
+    for (const std::uint32_t other : {0u, 1u, tables - 1, tables + 1, payload - 1, payload})
+        change([&](auto& b) { normans::detail::store_word(&b[words], other); });
+    change([&](auto& b) {  // a word behind the tables that nobody needs
+        b.insert(b.begin() + std::ptrdiff_t(words + 2 + 2 * tables), 2, std::uint8_t(0));
+        normans::detail::store_word(&b[words], tables + 1);
+        normans::detail::store_u32(&b[8], payload + 1);
+        b.resize(words + 2 * ((payload + 2) / 2 * 2));
+    });
+    change([&](auto& b) {  // no words at all
+        normans::detail::store_u32(&b[8], 0);
+        b.resize(words);
+    });
+    return all;
+}
+
+/// Decodes the block, forged ones and `hurt` damaged ones on both sides.
 template <scalar_type Type, std::uint32_t Width, class Code>
 void compare_order0_decoders(const order0_case<Code>& c, const order0_on_device<Code>& on,
                              order0_tally& counts, test_rng& rng,
                              const std::vector<std::uint8_t>& block, int hurt)
 {
     std::vector<std::vector<std::uint8_t>> blocks(2, block);
+    for (auto& one : forged(c.spec, block)) blocks.push_back(std::move(one));
     for (int i = 0; i < hurt; ++i) blocks.push_back(damaged(rng, block));
     std::vector<order0_decode<Code>> pages;
     std::deque<device_array<std::uint8_t>> ins;
@@ -339,7 +377,7 @@ inline std::vector<std::uint16_t> draw_order0_codes(test_rng& rng, const block_s
     return codes;
 }
 
-enum class tables_kind { none, good, lacking, grouped };
+enum class tables_kind { none, good, lacking, poor, grouped };
 
 /// Random blocks under all kinds of tables.
 inline void compare_random_order0(std::uint64_t seed, int hurt, order0_tally& counts)
@@ -363,11 +401,11 @@ inline void compare_random_order0(std::uint64_t seed, int hurt, order0_tally& co
             const unsigned gap = rng.below(3);
             order0_case<code_type> c(spec, draw_order0_codes(rng, spec, spread), by_token, gap);
             if (kind != tables_kind::none) {
-                const std::uint32_t less = kind == tables_kind::lacking ? 2 : 0;
-                order0_case<code_type> like(spec, draw_order0_codes(rng, spec, spread - less),
-                                            false, 0);
-                if (less == 0) like.memory = c.memory, like.head = c.head, like.token = c.token;
-                c.share(like, kind == tables_kind::grouped ? 13 : 0);
+                const std::uint32_t other = kind == tables_kind::lacking ? spread - 2
+                                            : kind == tables_kind::poor  ? spread + 3
+                                                                         : spread;
+                order0_case<code_type> like(spec, draw_order0_codes(rng, spec, other), false, 0);
+                c.share(other == spread ? c : like, kind == tables_kind::grouped ? 13 : 0);
             }
             const order0_on_device<code_type> on(c);
             const auto block = compare_order0_encoders<type(), width()>(c, on, counts);
@@ -381,7 +419,8 @@ inline void compare_random_order0(std::uint64_t seed, int hurt, order0_tally& co
         page({2, 5, 64}, 6, tables_kind::grouped);
         page({1, 40, 25}, 5, tables_kind::lacking);
         page({3, 40, 5}, 4, tables_kind::grouped);
-        page({1, 4, 37}, 17, tables_kind::none);
+        page({2, 9, 40}, 2, tables_kind::poor);
+        page({1, 3, 37}, 17, tables_kind::none);
         page({1, 4, 37}, 17, tables_kind::good);
         page({2, 3, 25}, 0, tables_kind::none);
         page({2, 9, 25}, 1, tables_kind::none);
