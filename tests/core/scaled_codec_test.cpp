@@ -36,7 +36,7 @@ encode_result round_trip(const scaled_page& page)
     REQUIRE(result.code == status::ok);
     backend_id expected = backend_id::scalar;
     if (result.mode == block_mode::coded && result.lanes != 1 &&
-        format_of(page.spec.dtype).is_integer) {
+        (page.spec.coder == coder_id::rans || format_of(page.spec.dtype).is_integer)) {
         expected = default_backend::id;
         if (page.spec.coder == coder_id::tans && expected != backend_id::scalar)
             expected = detail::tans_backend(result.lanes);
