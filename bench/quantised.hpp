@@ -1,7 +1,7 @@
 #pragma once
 // Pages of int8, int4 and e2m1 codes as quantised caches have them: every row of 32 channels is
 // divided by a scale of its own, its largest magnitude over the largest code, rounded to fp16.
-// Means in bf16, sigmas per channel, an affine map, no row factors. The same numbers in every run.
+// Means in bf16, sigmas per channel, an affine map, no row factors; the same numbers in every run.
 // Sigmas are scaled until the codes' ideal length under their own Gaussians is the bits asked for.
 
 #include "synthetic.hpp"
@@ -17,6 +17,7 @@ struct quantised {
     uint32_t dim = 64;
     uint32_t lanes = 32;
     uint32_t group = 32;  // channels of one scale; divides dim
+    bool plain = false;   // means in fp32, no affine map
     size_t pages = 4;
     size_t pages_per_call = 4;
 
@@ -33,8 +34,8 @@ public:
     {
         for (uint32_t c = 0; c < wanted.channels(); ++c) {
             size_.push_back(std::exp2(random_.between(0, 3)));
-            a_.push_back(float(random_.between(0.9, 1.1)));
-            b_.push_back(float(0.05 * size_[c] * random_.gaussian()));
+            a_.push_back(wanted.plain ? 1.0f : float(random_.between(0.9, 1.1)));
+            b_.push_back(wanted.plain ? -0.0f : float(0.05 * size_[c] * random_.gaussian()));
             const double sigma = factor * size_[c] * std::exp2(random_.between(-0.5, 0.5));
             sigma_.push_back(normans::sigma_index(normans::deviation{float(sigma)}, offset));
         }
@@ -63,10 +64,14 @@ public:
         one.spec.scales = {scales_.data() + p * wanted_.page_scales(), head / each, token / each, 1,
                            wanted_.group};
         one.box = {codes_.data() + p * wanted_.page_bytes(), head, token};
-        one.predictor.means = {means_.data() + p * wanted_.page_scalars(), head, token,
-                               normans::scalar_type::bf16};
+        const size_t first = p * wanted_.page_scalars();
+        if (wanted_.plain)
+            one.predictor.means = {wide_.data() + first, head, token, normans::any_means::fp32};
+        else
+            one.predictor.means = {means_.data() + first, head, token, normans::scalar_type::bf16};
         one.predictor.sigmas = {sigma_.data(), wanted_.dim, 0, 1};
-        one.predictor.affine = {a_.data(), b_.data(), wanted_.dim};
+        if (wanted_.plain) one.predictor.affine = {nullptr, nullptr, wanted_.dim};
+        else one.predictor.affine = {a_.data(), b_.data(), wanted_.dim};
         one.count = wanted_.page_scalars();
         return one;
     }
@@ -121,6 +126,7 @@ private:
                                          size_[c] * random_.gaussian(), code)) * double(a_[c]) +
                           double(b_[c]);
                 means_.push_back(uint16_t(code));
+                wide_.push_back(normans::bits_to_float(code << 16));
                 value[i] = mean[i] + sigma_of(c) * random_.gaussian();
                 largest = std::fmax(largest, std::fabs(value[i]));
             }
@@ -158,7 +164,7 @@ private:
     quantised wanted_;
     random_numbers random_;
     std::vector<double> size_;
-    std::vector<float> a_, b_, scales_;
+    std::vector<float> a_, b_, scales_, wide_;
     std::vector<uint16_t> means_;
     std::vector<uint8_t> sigma_, page_, codes_;
     double bits_ = 0;
@@ -180,6 +186,17 @@ inline workload<uint8_t> make_quantised(const quantised& wanted)
     work.ideal_bits = drawn->bits();
     for (size_t p = 0; p < wanted.pages; ++p) work.pages.push_back((*drawn)[p]);
     return work;
+}
+
+/// int8 at 3 bits, with means in fp32 as callables of the benchmark read them.
+inline workload<uint8_t> quantised_plain(const std::string& name)
+{
+    quantised wanted;
+    wanted.name = name;
+    wanted.heads = 1;
+    wanted.dim = 192;
+    wanted.plain = true;
+    return make_quantised(wanted);
 }
 
 /// Pages at a number of bits, named as those of the other types.

@@ -94,6 +94,9 @@ inline void add_quantised(catalogue& rows)
     };
     for (const char* bits : {"2", "3", "4", "5"}) add(normans::scalar_type::int8, bits);
     for (const char* bits : {"2", "3"}) add(normans::scalar_type::int4, bits);
+    for (const char* bits : {"2", "3"}) rows.add(quantised_at(normans::scalar_type::e2m1, bits));
+    rows.add(quantised_plain("view-mean-fp32-no-affine"));
+    rows.add_callable(quantised_plain("view-callable"));
 }
 
 inline void add_shapes(catalogue& rows)

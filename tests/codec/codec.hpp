@@ -1,7 +1,7 @@
 #pragma once
-// The codec under ready-made views, compiled once for each set of flags (see CMakeLists.txt) and
-// linked by the tests that need it: its loops are most of what tests take to compile. Callables,
-// which the loops hold, are compiled where they are.
+// The codec, compiled once for each set of flags (see CMakeLists.txt) and linked by the tests that
+// need it: its loops are most of what tests take to compile. Under ready-made views all of it; for
+// callables of 8-bit codes the loops.
 
 #include <normans/normans.hpp>
 
@@ -26,6 +26,11 @@ using mapped_predictor = normans::view_predictor<normans::scalar_means, normans:
     NORMANS_TEST_BLOCK(PREFIX, default_backend, CODE, normans_test::page_predictor)   \
     NORMANS_TEST_BLOCK(PREFIX, default_backend, CODE, normans_test::mapped_predictor) \
     NORMANS_TEST_BLOCKS(PREFIX, CODE, run_here)
+#define NORMANS_TEST_LOOPS(PREFIX, CODE)                                                   \
+    PREFIX void block_bundle<default_backend,                                              \
+                             block_encoder<block_job<const CODE, any_callable>>>::flush(); \
+    PREFIX void block_bundle<default_backend,                                              \
+                             block_decoder<block_job<CODE, any_callable>>>::flush();
 #if defined(NORMANS_SCALAR_ONLY)  // then the scalar backend is the default one
 #define NORMANS_TEST_SCALAR(PREFIX, CODE) \
     NORMANS_TEST_BLOCK(PREFIX, scalar_backend, CODE, array_predictor)
@@ -42,6 +47,9 @@ NORMANS_TEST_PLANES(extern template, uint8_t)
 NORMANS_TEST_PLANES(extern template, uint16_t)
 NORMANS_TEST_SCALAR(extern template, uint8_t)
 NORMANS_TEST_SCALAR(extern template, uint16_t)
+namespace detail {
+NORMANS_TEST_LOOPS(extern template, uint8_t)
+}
 
 }  // namespace NORMANS_NAMESPACE
 }  // namespace normans

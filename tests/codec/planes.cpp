@@ -7,6 +7,9 @@ inline namespace NORMANS_NAMESPACE {
 
 NORMANS_TEST_PLANES(template, uint8_t)
 NORMANS_TEST_PLANES(template, uint16_t)
+namespace detail {
+NORMANS_TEST_LOOPS(template, uint8_t)
+}
 
 }  // namespace NORMANS_NAMESPACE
 }  // namespace normans

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "codec/codec.hpp"
 #include "support/block_data.hpp"
 
 using namespace normans;

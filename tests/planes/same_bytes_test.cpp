@@ -131,6 +131,89 @@ TEST_CASE("blocks of int8, int4 and e2m1 have the scalar definition's bytes")
     CHECK(sum.repaired > 0);
 }
 
+namespace {
+
+uint64_t asked_outside = 0;  // of a box
+
+// The same predictions from a callable.
+struct called {
+    array_predictor views;
+    box shape;
+
+    prediction operator()(const scalar_position& at) const
+    {
+        const uint32_t row = at.head * shape.tokens + at.token;
+        if (at.head < shape.heads && at.token < shape.tokens && at.channel < shape.dim &&
+            at.index == row * shape.dim + at.channel)
+            return views(at);
+        ++asked_outside;
+        return {0, 0};
+    }
+};
+
+called called_of(const block_spec& spec, const array_predictor& views)
+{
+    return {views, {spec.heads, spec.tokens, spec.dim}};
+}
+
+void check_called(random_source& random, totals& sum, bool scaled)
+{
+    auto blocks = random_batch<uint8_t>(random, scaled);
+    std::vector<encode_task<uint8_t, called>> encoding;
+    std::vector<decode_task<uint8_t, called>> decoding;
+    for (auto& block : blocks) {
+        const auto views = block->encoding();
+        encoding.push_back({views.spec, views.codes, called_of(views.spec, views.predictor),
+                            views.out, views.capacity, {}});
+    }
+    encode_blocks(encoding.data(), encoding.size());
+    std::vector<std::vector<uint8_t>> expected;
+    for (size_t i = 0; i < blocks.size(); ++i) {
+        INFO(blocks[i]->text());
+        expected.push_back(blocks[i]->encoded_by_scalars());
+        const encode_result& made = encoding[i].result;
+        REQUIRE(made.code == status::ok);
+        REQUIRE(made.bytes == expected[i].size());
+        REQUIRE(std::memcmp(encoding[i].out, expected[i].data(), made.bytes) == 0);
+        if (made.mode == block_mode::coded) {
+            CHECK(made.backend == (made.lanes == 1 ? backend_id::scalar : default_backend::id));
+            ++sum.coded;
+        }
+        ++sum.blocks;
+        sum.row_scaled += made.row_scaled;
+    }
+    for (size_t i = 0; i < blocks.size(); ++i) {
+        const auto views = blocks[i]->decoding(expected[i]);
+        decoding.push_back({views.spec, views.block, views.bytes,
+                            called_of(views.spec, views.predictor), views.out, {}});
+    }
+    decode_blocks(decoding.data(), decoding.size());
+    for (size_t i = 0; i < blocks.size(); ++i) {
+        INFO(blocks[i]->text());
+        const decode_result& read = decoding[i].result;
+        REQUIRE(read.code == status::ok);
+        REQUIRE(blocks[i]->exact());
+        CHECK(read.backend == encoding[i].result.backend);
+        sum.repaired += read.repairs;
+    }
+}
+
+}  // namespace
+
+TEST_CASE("8-bit blocks by callables have the scalar definition's bytes")
+{
+    random_source random{8};
+    totals sum;
+    for (int i = 0; i < rounds() / 2; ++i) {
+        CAPTURE(i);
+        check_called(random, sum, i % 3 != 0);
+    }
+    CHECK(asked_outside == 0);
+    CHECK(sum.coded * 3 > sum.blocks);
+    CHECK(sum.row_scaled > 0);
+    CHECK(sum.repaired > 0);
+}
+
 TEST_CASE("a block without room leaves the others of its call alone")
 {
     random_source random{6};

@@ -58,24 +58,11 @@ public:
         block_[size_++] = next;
     }
 
-    void flush()
-    {
-        if (size_ == 0) return;
-        const block_spec& spec = *block_[0].spec;
-        if (has_scale(spec.dtype)) {
-            if constexpr (scaled_by_planes_v<Backend, job>) run_with(any_scaled_model(spec));
-        } else {
-            with_scalar<typename Block::code>(spec.dtype, [&](auto type) {
-                run_with(normal_model<decltype(type)::value>{shape_of(spec.shape),
-                                                             spec.sigma_offset, spec.marginal});
-            });
-        }
-        for (uint32_t i = 0; i < size_; ++i) block_[i].finish();
-        size_ = 0;
-    }
+    void flush();
 
 private:
-    // A callable is evaluated lane by lane: planes side by side would gain nothing.
+    // Callables take much of the time themselves: planes side by side would only take longer to
+    // compile.
     static constexpr bool wide = is_array_predictor_v<typename job::predictor_type>;
 
     bool takes(const Block& next) const
@@ -116,6 +103,24 @@ private:
     Block block_[Backend::planes * 32 / 8];
     uint32_t size_ = 0;
 };
+
+// Not inline: a program may have the loops compiled once.
+template <class Backend, class Block>
+void block_bundle<Backend, Block>::flush()
+{
+    if (size_ == 0) return;
+    const block_spec& spec = *block_[0].spec;
+    if (has_scale(spec.dtype)) {
+        if constexpr (scaled_by_planes_v<Backend, job>) run_with(any_scaled_model(spec));
+    } else {
+        with_scalar<typename Block::code>(spec.dtype, [&](auto type) {
+            run_with(normal_model<decltype(type)::value>{shape_of(spec.shape), spec.sigma_offset,
+                                                         spec.marginal});
+        });
+    }
+    for (uint32_t i = 0; i < size_; ++i) block_[i].finish();
+    size_ = 0;
+}
 
 template <class Predictor>
 using source_t = decltype(source_of(std::declval<const Predictor&>(),

@@ -1,11 +1,11 @@
 #pragma once
 // Blocks of int8, int4 and e2m1, by rANS or tANS, and of fp8 by tANS: one lane after the other, by
-// the definition (the results' backend says so). Two kinds of steps run faster elsewhere: rANS's
-// with views by planes, between choose_scaled_mode() and finish_scaled() when encoding
-// (block_encoder.hpp), and integers' under tANS with views in tans_block.hpp. Modes, checks,
-// statuses and bytes are those of the other blocks; what differs: all but fp8 have a scale, 4-bit
-// codes lie two to a byte in memory and in raw blocks, and the parameter hash sums up
-// parameter_word(mu', sigma, row step) ^ the scale's fp32 bits (0 of fp8).
+// the definition (the results' backend says so). Two kinds of steps run faster elsewhere: rANS's by
+// planes, between choose_scaled_mode() and finish_scaled() when encoding (block_encoder.hpp), and
+// integers' under tANS with views in tans_block.hpp. Modes, checks, statuses and bytes are those of
+// the other blocks; what differs: all but fp8 have a scale, 4-bit codes lie two to a byte in memory
+// and in raw blocks, and the parameter hash sums up parameter_word(mu', sigma, row step) ^ the
+// scale's fp32 bits (0 of fp8).
 
 #include "../block/check.hpp"
 #include "../block/scaled_input.hpp"
