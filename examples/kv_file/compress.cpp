@@ -46,6 +46,14 @@ double page_model_bits(const model_cost& cost, const page_coder& coder,
     return bits;
 }
 
+// What a coded block's row steps take.
+double row_step_bits(const normans::block_spec& spec, const uint8_t* block, size_t block_bytes)
+{
+    normans::block_header header;
+    if (read_block_header(block, block_bytes, header) != normans::status::ok) return 0;
+    return 8.0 * double(normans::row_step_bytes(spec.tokens, header.rows.bits));
+}
+
 class compressor {
 public:
     explicit compressor(const compress_options& options)
@@ -367,7 +375,7 @@ private:
                 m.escapes += result.escapes;
                 m.blocks[size_t(result.mode)] += 1;
                 m.row_scaled_blocks += result.row_scaled ? 1 : 0;
-                m.row_step_bits += result.row_scaled ? 4.0 * coded[i].spec.tokens : 0;
+                m.row_step_bits += row_step_bits(coded[i].spec, coded[i].out, result.bytes);
                 m.model_bits += bits(coded[i], first + i);
                 blocks.insert(blocks.end(), coded[i].out, coded[i].out + result.bytes);
             }

@@ -63,8 +63,8 @@ normans::block_components page_components(scalar_type type, const std::vector<Co
     return made;
 }
 
-/// The bits of a page in real arithmetic, row steps (4 bits a token) included, each the one of
-/// row_scale.hpp's closed form.
+/// The bits of a page in real arithmetic, row steps included, each the one of row_scale.hpp's closed
+/// form (4 bits a token, the most they take).
 template <class Code>
 double page_bits(const model_cost& cost, scalar_type type, int sigma_offset,
                  const std::vector<Code>& codes, const std::vector<float>& means,

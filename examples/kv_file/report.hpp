@@ -32,7 +32,7 @@ struct measurement {
         double coded_bytes = 0;
         double model_bits = 0;
     } scales;
-    // Side information, beside the codes' bits: 4 bits a token where rows are scaled, and drafts.
+    // Side information, beside the codes' bits: row steps as blocks store them, and drafts.
     double row_step_bits = 0;
     double draft_bytes = 0;
     double drafted_pages = 0;

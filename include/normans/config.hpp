@@ -33,6 +33,13 @@ static_assert(__cplusplus >= 201703L, "normans needs C++17");
 #define NORMANS_UNROLL
 #endif
 
+// And others must not, where a GPU's registers are few.
+#if defined(__CUDACC__)
+#define NORMANS_NO_UNROLL _Pragma("unroll 1")
+#else
+#define NORMANS_NO_UNROLL
+#endif
+
 // What runs for every step must be inlined, what rarely runs must stay out of its way.
 #if defined(__GNUC__)
 #define NORMANS_INLINE inline __attribute__((always_inline))

@@ -334,17 +334,18 @@ TEST_CASE("row steps: chosen where they pay, close to the truth, in the bytes of
                 without.row_scale = false;
                 const coded_block plain = round_trip(without, data);
                 CHECK_FALSE(plain.result.row_scaled);
-                // Estimated, so a block of few tokens may lose its four bytes of nibbles.
+                // Estimated, so a block of few tokens may lose its four bytes of row steps.
                 CHECK(coded.bytes.size() <= plain.bytes.size() + 4);
                 if (tokens > 2) CHECK(coded.bytes.size() < plain.bytes.size());
                 CHECK(decode_block(without, coded.bytes, data).result.code == status::wrong_model);
                 CHECK(decode_block(spec, plain.bytes, data).result.code == status::ok);
 
-                // The nibble after an odd count and the padding are zero, or it is damage.
-                const size_t states = 16 + (tokens + 7) / 8 * 4;
-                if (tokens % 8 != 0) {
+                // What pads them is zero, or it is damage.
+                const uint32_t bits = coded.bytes[3] >> 4;
+                const size_t states = 16 + size_t(row_step_bytes(tokens, bits));
+                if (tokens * bits % 32 != 0) {
                     std::vector<uint8_t> damaged = coded.bytes;
-                    damaged[states - 1] = uint8_t(damaged[states - 1] | 0x10);
+                    damaged[states - 1] = uint8_t(damaged[states - 1] | 0x80);
                     CHECK(decode_block(spec, damaged, data).result.code == status::corrupt_stream);
                 }
             }
@@ -477,7 +478,7 @@ TEST_CASE("default lanes")
     }
 }
 
-TEST_CASE("overhead: 16 bytes, 3.1 bytes a lane and the row nibbles beyond the model's bits")
+TEST_CASE("overhead: 16 bytes, 3.1 bytes a lane and the row steps beyond the model's bits")
 {
     // To which come one byte of padding, on average, and what a quotient of few bits costs the
     // coder: up to 0.006 bits per scalar.
@@ -502,7 +503,7 @@ TEST_CASE("overhead: 16 bytes, 3.1 bytes a lane and the row nibbles beyond the m
                 const expected_block expected =
                     expect_coded(spec, data, coded.result.row_scaled ? steps : std::vector<int>{});
                 over += double(coded.bytes.size()) - expected.model_bits / 8 -
-                        (coded.result.row_scaled ? 8 : 0);
+                        double(row_step_bytes(9, coded.bytes[3] >> 4));
             }
             CAPTURE(doctest::String(scalar_name(type)));
             CAPTURE(lanes);

@@ -29,13 +29,13 @@ status read(const bytes_of_block& bytes)
 
 constexpr block_header sample{scalar_type::bf16, block_mode::coded,
                               has_row_steps | has_content_check | has_fingerprint,
-                              16, 0x01020304, 0x00a0b0c0, 0x55667788};
+                              16, 0x01020304, 0x00a0b0c0, 0x55667788, coder_id::rans, {5, 3}};
 
 }  // namespace
 
 TEST_CASE("the 16 bytes of a block header")
 {
-    const bytes_of_block expected = {0,    4,    0xb0, 16,   0x04, 0x03, 0x02, 0x01,
+    const bytes_of_block expected = {0,    4,    0xb8, 0x35, 0x04, 0x03, 0x02, 0x01,
                                      0xc0, 0xb0, 0xa0, 0x00, 0x88, 0x77, 0x66, 0x55};
     CHECK(written(sample) == expected);
     block_header back{};
@@ -47,6 +47,16 @@ TEST_CASE("the 16 bytes of a block header")
     CHECK(back.count == sample.count);
     CHECK(back.payload_words == sample.payload_words);
     CHECK(back.content_check == sample.content_check);
+    CHECK(back.rows.lowest == 5);
+    CHECK(back.rows.bits == 3);
+    uint8_t code = 0;
+    for (const uint32_t lanes : {1u, 8u, 16u, 32u}) {
+        block_header header = sample;
+        header.lanes = lanes;
+        CHECK(written(header)[2] == (0xb0 | code++ << 2));
+        REQUIRE(read_block_header(written(header).data(), block_header_bytes, back) == status::ok);
+        CHECK(back.lanes == lanes);
+    }
 }
 
 TEST_CASE("a block header that contradicts itself is refused")
@@ -58,9 +68,15 @@ TEST_CASE("a block header that contradicts itself is refused")
     };
     CHECK(changed([](block_header&) {}) == status::ok);
     CHECK(changed([](block_header& h) { h.dtype = scalar_type(10); }) == status::bad_header);
-    CHECK(changed([](block_header& h) { h.mode = block_mode(4); }) == status::bad_header);
-    for (const uint32_t lanes : {0u, 2u, 7u, 33u, 255u})
-        CHECK(changed([&](block_header& h) { h.lanes = lanes; }) == status::bad_header);
+    int windows = 0;
+    for (unsigned byte = 0; byte < 256; ++byte) {
+        const unsigned lowest = byte & 15, bits = byte >> 4;
+        const bool good = bits <= 4 && lowest + (1u << bits) <= 16;
+        windows += good;
+        CHECK(changed([&](block_header& h) { h.rows = {uint8_t(lowest), uint8_t(bits)}; }) ==
+              (good ? status::ok : status::bad_header));
+    }
+    CHECK(windows == 16 + 15 + 13 + 9 + 1);
     CHECK(changed([](block_header& h) { h.count = 0; }) == status::bad_header);
     CHECK(changed([](block_header& h) { h.dtype = scalar_type::raw8; }) == status::bad_header);
     CHECK(changed([](block_header& h) { h.payload_words = h.count + 1; }) == status::bad_header);
@@ -95,6 +111,10 @@ TEST_CASE("a block header that contradicts itself is refused")
     bytes[0] = 1;
     CHECK(read(bytes) == status::unsupported_version);
     bytes[0] = 0;
+    bytes[2] = uint8_t(bytes[2] & ~(has_row_steps << 4));  // a window without its flag
+    CHECK(read(bytes) == status::bad_header);
+    bytes[3] = 0;
+    CHECK(read(bytes) == status::ok);
     bytes[1] |= 0x10;  // tANS cannot code it
     CHECK(read(bytes) == status::bad_header);
     for (size_t cut = 0; cut < block_header_bytes; ++cut) {
@@ -115,15 +135,22 @@ TEST_CASE("where the parts of a block lie")
     CHECK(at.words == 48);
     CHECK(at.end == 112);  // 48 + 62, padded to 4
     header.flags = has_row_steps | has_parameter_hash | has_fingerprint;
+    header.rows = {0, 4};
     at = layout_of(header, 10);
     CHECK(at.fingerprint == 16);
     CHECK(at.parameter_hash == 24);
     CHECK(at.row_steps == 28);
-    CHECK(at.states == 36);  // 5 bytes of nibbles, padded to 8
+    CHECK(at.states == 36);  // 5 bytes, padded to 8
     CHECK(at.words == 68);
     CHECK(layout_of(header, 1).states == 32);
     CHECK(layout_of(header, 8).states == 32);
     CHECK(layout_of(header, 9).states == 36);
+    header.rows = {0, 3};
+    CHECK(layout_of(header, 10).states == 32);  // 30 bits
+    CHECK(layout_of(header, 11).states == 36);
+    header.rows = {0, 0};
+    CHECK(layout_of(header, 11).states == 28);
+    header.rows = {0, 4};
     header.mode = block_mode::raw;
     header.flags = has_fingerprint;
     header.payload_words = 50;

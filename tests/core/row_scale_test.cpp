@@ -5,7 +5,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <vector>
 
+#include <normans/block/block.hpp>
 #include <normans/block/row_scale.hpp>
 
 #include "support/random_scalars.hpp"
@@ -45,24 +47,85 @@ TEST_CASE("the step is round(2 log2(mean square)), clamped; the gain is what it 
         uint32_t wrong = 0;
         for (double exponent = -6; exponent < 8; exponent += 0.01) {
             const double ratio = std::exp2(exponent);
-            const row_choice choice = choose_row_step(shape, row_with(shape, ratio, 1000));
+            const row_statistics row = row_with(shape, ratio, 1000);
+            const int chosen = choose_row_step(shape, row);
+            const double gain = double(row_step_gain(shape, row, chosen)) / 65536;
             double step = std::floor(2 * exponent + 0.5);
             step = step < min_row_step ? min_row_step : step > max_row_step ? max_row_step : step;
             if (std::fabs(2 * exponent - std::floor(2 * exponent) - 0.5) > 0.002)
-                wrong += choice.step != int(step);
+                wrong += chosen != int(step);
             // Bits saved by sigma 2^(j/4): (ratio (1 - 2^(-j/2)) / (2 ln 2) - j / 4) per scalar.
             const double saved =
-                1000 * (ratio * (1 - std::exp2(-choice.step / 2.0)) / (2 * std::log(2.0)) -
-                        choice.step / 4.0);
-            wrong +=
-                std::fabs(double(choice.gain) / 65536 - saved) > 0.2 + 0.0005 * std::fabs(saved);
-            wrong += choice.gain < -2 * 65536;  // near a border the neighbour may be a hair better
+                1000 * (ratio * (1 - std::exp2(-chosen / 2.0)) / (2 * std::log(2.0)) -
+                        chosen / 4.0);
+            wrong += std::fabs(gain - saved) > 0.2 + 0.0005 * std::fabs(saved);
+            wrong += gain < -2;  // near a border the neighbour may be a hair better
         }
         CHECK(wrong == 0);
-        CHECK(choose_row_step(shape, {}).step == 0);
-        CHECK(choose_row_step(shape, {}).gain == 0);
-        CHECK(choose_row_step(shape, row_with(shape, 0, 10)).step == min_row_step);
+        CHECK(choose_row_step(shape, {}) == 0);
+        CHECK(row_step_gain(shape, {}, 3) == 0);
+        CHECK(choose_row_step(shape, row_with(shape, 0, 10)) == min_row_step);
     }
+}
+
+TEST_CASE("the window is the best of all, each tried token by token")
+{
+    test_rng rng(102);
+    const normal_shape shape = shape_of(shape_id::gaussian);
+    uint32_t of_bits[5] = {}, none = 0, wrong = 0;
+    for (int round = 0; round < 2000; ++round) {
+        const uint32_t tokens = 1 + uint32_t(rng.below(200)), count = 1u << rng.below(10);
+        const double middle = double(rng.below(60)) / 10 - 2.5, spread = double(rng.below(30)) / 10;
+        std::vector<row_statistics> rows;
+        row_statistics by_step[16];
+        for (uint32_t t = 0; t < tokens; ++t) {
+            const double exponent = middle + spread * (double(rng.below(1001)) / 500 - 1);
+            rows.push_back(row_with(shape, std::exp2(exponent), count));
+            by_step[choose_row_step(shape, rows.back()) - min_row_step].add(rows.back());
+        }
+        double best = 0;
+        for (int bits = 0; bits <= 4; ++bits) {
+            for (int lowest = 0; lowest + (1 << bits) <= 16; ++lowest) {
+                double gain = -8.0 * double(row_step_bytes(tokens, uint32_t(bits)));
+                for (const row_statistics& row : rows) {
+                    const int step = choose_row_step(shape, row) - min_row_step;
+                    const int stored =
+                        (std::max)(lowest, (std::min)(step, lowest + (1 << bits) - 1));
+                    gain += double(row_step_gain(shape, row, stored + min_row_step)) / 65536;
+                }
+                best = (std::max)(best, gain);
+            }
+        }
+        const row_window_choice choice = choose_row_window(shape, by_step, tokens);
+        wrong += std::fabs(double(choice.gain) / 65536 - best) > 0.01;
+        wrong += !valid_window(choice.window);
+        ++(choice.gain == 0 ? none : of_bits[choice.window.bits]);
+    }
+    CHECK(wrong == 0);
+    CHECK(none > 50);
+    for (const uint32_t found : of_bits) CHECK(found > 50);
+}
+
+TEST_CASE("row steps packed are read back, those outside as the window's nearest end")
+{
+    test_rng rng(103);
+    uint32_t wrong = 0;
+    for (uint8_t bits = 0; bits <= 4; ++bits) {
+        for (uint8_t lowest = 0; lowest + (1 << bits) <= 16; ++lowest) {
+            const uint32_t nibbles = uint32_t(rng.next()), highest = lowest + (1u << bits) - 1;
+            uint8_t packed[4];
+            detail::store_u32(packed, pack_row_steps(nibbles, {lowest, bits}));
+            wrong += bits < 4 && packed[bits] != 0;
+            const detail::row_steps_view view{packed, {lowest, bits}};
+            for (uint32_t i = 0; i < 8; ++i) {
+                const uint32_t nibble = nibbles >> 4 * i & 15;
+                wrong += view.nibble(i) !=
+                         (nibble < lowest ? lowest : (std::min)(nibble, highest));
+            }
+        }
+    }
+    CHECK(wrong == 0);
+    CHECK(detail::row_steps_view{}(1000) == 0);
 }
 
 TEST_CASE("the statistics are the mean of r^2 / (sigma^2 + cell^2 / 12), which counts up to 64")
@@ -130,10 +193,10 @@ TEST_CASE("an outlier does not widen its row")
     const scalar_model prepared = model.prepare_sloped(one_bits, 128, statistics_scale);
     row_statistics row;
     for (int i = 0; i < 127; ++i) row.add(model, prepared, i % 2 != 0 ? 0x4000u : 0x0000u);
-    CHECK(choose_row_step(model.shape, row).step == 0);
+    CHECK(choose_row_step(model.shape, row) == 0);
     for (const uint32_t far_away : {0x42c8u, 0xc2c8u}) {  // +-100 sigma
         row_statistics with = row;
         with.add(model, prepared, far_away);
-        CHECK(choose_row_step(model.shape, with).step <= 1);
+        CHECK(choose_row_step(model.shape, with) <= 1);
     }
 }

@@ -170,8 +170,8 @@ std::vector<uint8_t> expect_block(const scaled_page& page)
                            (spec.has_fingerprint ? 8u : 0);
     put(block, 0, 1);
     put(block, unsigned(spec.dtype) | (tans ? 16u : 0), 1);
-    put(block, flags << 4, 1);
-    put(block, lanes, 1);
+    put(block, (lanes == 1 ? 0u : lanes == 8 ? 4u : lanes == 16 ? 8u : 12u) | flags << 4, 1);
+    put(block, 0, 1);
     put(block, count, 4);
     put(block, words.size(), 4);
     put(block,

@@ -339,9 +339,9 @@ TEST_CASE("E09 each property of a block has its own error, before any output")
     CHECK(with_byte(1, 10) == status::bad_header);
     CHECK(with_byte(1, block[1] | 1u << 4) == status::wrong_model);  // another coder
     CHECK(with_byte(1, block[1] | 3u << 4) == status::bad_header);   // none
-    CHECK(with_byte(2, (block[2] & 0xf0u) | 4) == status::bad_header);
-    CHECK(with_byte(3, 9) == status::bad_header);
-    CHECK(with_byte(3, 32) == status::wrong_lanes);
+    CHECK(with_byte(2, block[2] | 2u) == status::bad_header);        // constant
+    CHECK(with_byte(2, block[2] ^ 0x0cu) == status::wrong_lanes);
+    CHECK(with_byte(3, 6) == status::bad_header);  // a window of row steps without their flag
     CHECK(with_byte(4, block[4] ^ 1u) == status::wrong_count);
     CHECK(with_byte(16, block[16] ^ 1u) == status::wrong_fingerprint);
     CHECK(with_byte(11, 0x80) == status::bad_header);

@@ -54,7 +54,7 @@ constexpr recipe recipes[] = {
     {"int4_rans_page", scalar_type::int4, 0, 1, 16, 128, 8},
     {"int4_rans_odd_count", scalar_type::int4, 0, 1, 5, 61, 8},
     {"e2m1_rans_page", scalar_type::e2m1, 0, 1, 16, 128, 8},
-    {"e2m1_rans_rows_all_flags", scalar_type::e2m1, 0, 2, 6, 96, 16, 15},
+    {"e2m1_rans_rows_all_flags", scalar_type::e2m1, 0, 2, 13, 96, 16, 15},
     {"int8_raw", scalar_type::int8, plan_of(8, 1, 1), 1, 3, 50, 8, 2, 1},
     {"int4_raw", scalar_type::int4, 0, 1, 3, 33, 8, 2, 1},
     {"int8_tans_any_model", scalar_type::int8, plan_of(9, 2, 2), 1, 8, 64, 8, 2, 0,

@@ -1,5 +1,5 @@
 // What the closed form of the row step costs against trying all 16 per token: exact code lengths
-// under the integer model, row nibbles not counted (they are the same).
+// under the integer model, row steps not counted (they are the same).
 //     row_scale CACHE.safetensors PROFILE [MU.safetensors]
 // Exit status 1 if the loss exceeds 0.2 %.
 
@@ -46,7 +46,7 @@ void add_tensor(totals& sum, const normans::tensor_profile& entry, const mean_te
                            (at.escaped ? escape_bits : double(at.raw_bits));
             }
         }
-        const int step = normans::choose_row_step(model.shape, row).step;
+        const int step = normans::choose_row_step(model.shape, row);
         double best = bits[0];
         for (const double one : bits) best = one < best ? one : best;
         sum.none += bits[-normans::min_row_step];

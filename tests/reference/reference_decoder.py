@@ -16,22 +16,25 @@ class Header:
 
     def __init__(self, case):
         require(len(case.block) >= rm.header_bytes, "the block is shorter than its header")
-        version, kind, how, lanes, count, words, check = struct.unpack_from(
+        version, kind, how, rows, count, words, check = struct.unpack_from(
             "<BBBBIII", case.block
         )
         require(version == rm.format_version, "unknown version")
         require(kind & 15 == case.type.id, "the block has another dtype")
         require(kind >> 4 == case.coder, "the block has another coder")
-        require(lanes == case.lanes, "the block has another lane count")
         require(count == case.count, "the block has another count")
-        self.mode, self.flags = how & 15, how >> 4
-        require(self.mode <= rm.mode_predicted, "unknown mode")
+        self.mode, lanes, self.flags = rm.unpack_how(how)
+        require(lanes == case.lanes, "the block has another lane count")
         require(words <= (case.raw_bytes() + 1) // 2, "more words than raw codes have")
         self.payload_words, self.content_check = words, check
         if not self.flags & rm.flag_content:
             require(check == 0, "a content check without its flag")
+        self.row_window = None
         if self.flags & rm.flag_rows:
-            require(self.mode == rm.mode_coded, "row nibbles outside a coded block")
+            require(self.mode == rm.mode_coded, "row steps outside a coded block")
+            self.row_window = rm.stored_window(rows)
+        else:
+            require(rows == 0, "a window of row steps without its flag")
         if self.flags & rm.flag_parameters:
             require(
                 self.mode in (rm.mode_coded, rm.mode_predicted),
@@ -171,9 +174,8 @@ def decode_block(case, lanes_type=Lanes):
     stored_hash = reader.take_number(4) if header.flags & rm.flag_parameters else None
     row_nibbles = None
     if header.flags & rm.flag_rows:
-        packed = reader.take((case.tokens + 1) // 2)
-        row_nibbles = [n for byte in packed for n in (byte & 15, byte >> 4)]
-        require(not any(row_nibbles[case.tokens :]), "a nibble past the last token")
+        packed = reader.take(rm.row_bytes(case.tokens, header.row_window))
+        row_nibbles = rm.unpack_rows(packed, case.tokens, header.row_window)
         reader.take_padding()
     codes = decode_codes(case, header, reader, row_nibbles, lanes_type)
     reader.take_padding()

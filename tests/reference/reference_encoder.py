@@ -91,19 +91,15 @@ def padded(data):
     return data + bytes(-len(data) % 4)
 
 
-def pack_nibbles(row_nibbles):
-    even, odd = row_nibbles[::2], row_nibbles[1::2]
-    odd = odd + [0] * (len(even) - len(odd))
-    return padded(bytes(low | high << 4 for low, high in zip(even, odd)))
-
-
-def encode_block(case, flags, row_nibbles, lanes_type=ReversedLanes):
-    """The block's bytes; `flags` are those wanted, a mode drops what it does not carry."""
+def encode_block(case, flags, row_nibbles, lanes_type=ReversedLanes, window=None):
+    """The block's bytes; `flags` are those wanted, a mode drops what it does not carry. `window`
+    of the row steps: the smallest where none is given."""
     check = rm.two_sum_check(case.codes, case.lanes) if flags & rm.flag_content else 0
 
     def finish(mode, payload_words, body, nibbles=None):
         carried = flags & (rm.flag_content | rm.flag_fingerprint)
         extras = b""
+        rows = 0
         if flags & rm.flag_fingerprint:
             extras += struct.pack("<Q", case.fingerprint)
         if flags & rm.flag_parameters and mode in (rm.mode_coded, rm.mode_predicted):
@@ -111,13 +107,15 @@ def encode_block(case, flags, row_nibbles, lanes_type=ReversedLanes):
             extras += struct.pack("<I", case.parameter_hash(nibbles))
         if nibbles is not None:
             carried |= rm.flag_rows
-            extras += pack_nibbles(nibbles)
+            lowest, bits = window or rm.fewest_row_bits(nibbles)
+            extras += padded(rm.pack_rows(nibbles, (lowest, bits)))
+            rows = lowest | bits << 4
         header = struct.pack(
             "<BBBBIII",
             rm.format_version,
             case.type.id | case.coder << 4,
-            mode | carried << 4,
-            case.lanes,
+            rm.pack_how(mode, case.lanes, carried),
+            rows,
             case.count,
             payload_words,
             check,
@@ -141,27 +139,29 @@ def encode_block(case, flags, row_nibbles, lanes_type=ReversedLanes):
 
 
 def stored_choices(case):
-    """(flags, row nibbles) that the case's own block was written with."""
+    """(flags, row nibbles, their window) that the case's own block was written with."""
     require(len(case.block) >= rm.header_bytes, "the block is shorter than its header")
-    flags = stored = case.block[2] >> 4
+    flags = stored = rm.unpack_how(case.block[2])[2]
     if case.wanted_flags is not None:
         flags = case.wanted_flags
     if case.row_nibbles is not None or not stored & rm.flag_rows:
-        return flags, case.row_nibbles
+        return flags, case.row_nibbles, None
     first = rm.header_bytes
     first += 8 if stored & rm.flag_fingerprint else 0
     first += 4 if stored & rm.flag_parameters else 0
-    packed = case.block[first : first + (case.tokens + 1) // 2]
-    require(len(packed) == (case.tokens + 1) // 2, "the block is too short")
-    return flags, [packed[t // 2] >> 4 * (t % 2) & 15 for t in range(case.tokens)]
+    window = rm.stored_window(case.block[3])
+    size = rm.row_bytes(case.tokens, window)
+    require(len(case.block) >= first + size, "the block is too short")
+    packed = case.block[first : first + size]
+    return flags, rm.unpack_rows(packed, case.tokens, window), window
 
 
 def check_case(case, lanes_type=ReversedLanes):
-    flags, row_nibbles = stored_choices(case)
+    flags, row_nibbles, window = stored_choices(case)
     has_fingerprint = bool(flags & rm.flag_fingerprint)
     require(has_fingerprint == (case.fingerprint is not None), "fingerprint flag differs")
-    block = encode_block(case, flags, row_nibbles, lanes_type)
-    mode = rm.mode_names[block[2] & 15]
+    block = encode_block(case, flags, row_nibbles, lanes_type, window)
+    mode = rm.mode_names[rm.unpack_how(block[2])[0]]
     if block != case.block:
         sizes = f"{len(block)} bytes for {len(case.block)}"
         pairs = list(zip(block, case.block))
@@ -456,6 +456,13 @@ def parse_case(text):
     return rm.Case(fields)
 
 
+def random_rows(rng, steps, tokens):
+    """Row nibbles in a window of any number of bits, some of them from `steps`."""
+    size = 1 << rng.choice(rm.row_counts)
+    lowest = rng.randrange(17 - size)
+    return [min(max(rng.choice(steps), lowest), lowest + size - 1) for _ in range(tokens)]
+
+
 def random_case(rng, name, dtype, shape_name, lanes, style):
     """(fields without block, flags, row nibbles) of one case in one of the styles below."""
     t = rm.scalar_types[dtype]
@@ -487,7 +494,7 @@ def random_case(rng, name, dtype, shape_name, lanes, style):
         return fields, flags, None
     if marginal:
         fields["marginal"] = hex_list(marginal, 4)
-    row_nibbles = [rng.randrange(16) for _ in range(tokens)] if rng.getrandbits(1) else None
+    row_nibbles = random_rows(rng, range(16), tokens) if rng.getrandbits(1) else None
     model = rm.Model(t, rm.shapes[shape_name], fields["offset"], marginal)
     affine = rng.random() < 0.4
     channels = heads * dim
@@ -600,10 +607,10 @@ def test_damage(rng, case, header, lanes_type=decoder.Lanes):
     expect(decoded(block[:-4]) is None, f"{case.name}: a short block passed")
     expect(decoded(block + bytes(4)) is None, f"{case.name}: a long block passed")
     padding = [len(block) - 1] if header.payload_words % 2 else []
-    if header.flags & rm.flag_rows and (case.tokens + 1) // 2 % 4:
+    if header.flags & rm.flag_rows and rm.row_bytes(case.tokens, header.row_window) % 4:
         flags = header.flags
         first = 16 + 8 * bool(flags & rm.flag_fingerprint) + 4 * bool(flags & rm.flag_parameters)
-        padding.append(first + (case.tokens + 1) // 2)
+        padding.append(first + rm.row_bytes(case.tokens, header.row_window))
     for position in padding:
         damaged = bytearray(block)
         damaged[position] = 1
@@ -619,7 +626,7 @@ def test_mode_limit(rng):
         fields["codes"], fields["lanes"] = hex_list(codes, 2), 8
         case = parse_case(case_text(fields))
         size = 16 + 4 * 8 + (2 * len(encode_coded(case, None)[1]) + 3) // 4 * 4
-        mode = encode_block(case, 0, None)[2] & 15
+        mode = rm.unpack_how(encode_block(case, 0, None)[2])[0]
         expect(mode == (rm.mode_raw if size >= 272 else rm.mode_coded), "the limit of raw")
         sizes.add(size)
     expect({268, 272} <= sizes, "no case at the limit of raw")
@@ -658,7 +665,7 @@ def self_test():
             for key, n in coded_round_trip(case, row_nibbles).items():
                 counts[key] = counts.get(key, 0) + n
         block = encode_block(case, flags, row_nibbles)
-        if block[2] & 15 == rm.mode_raw:
+        if rm.unpack_how(block[2])[0] == rm.mode_raw:
             fields["flags"] = f"{flags:x}"
             if row_nibbles is not None:
                 fields["rows"] = hex_list(row_nibbles, 1)
@@ -666,13 +673,17 @@ def self_test():
         decoder.check_case(case)
         check_case(case)
         header = decoder.Header(case)
-        for key in [rm.mode_names[header.mode] + " blocks", f"flags {header.flags:04b}"]:
+        kinds = [rm.mode_names[header.mode] + " blocks", f"flags {header.flags:04b}"]
+        if header.row_window is not None:
+            kinds.append(f"row steps of {header.row_window[1]} bits")
+        for key in kinds:
             counts[key] = counts.get(key, 0) + 1
         test_damage(rng, case, header)
     for key in sorted(counts):
         print(f"{counts[key]:7} {key}")
     # A generator that drifts must not let a part of the format go untested.
     expect(all(f"{name} blocks" in counts for name in rm.mode_names), "a mode never occurred")
+    expect(all(f"row steps of {bits} bits" in counts for bits in rm.row_counts), "row steps")
     expect(all(f"flags {flags:04b}" in counts for flags in range(16)), "flags never occurred")
     expect(min(counts.values()) > 0, "a kind of scalar never occurred")
     print(f"{len(made)} cases: passed")

@@ -22,6 +22,7 @@ header_bytes = 16
 format_version = 0
 coder_rans, coder_tans = 0, 1
 lane_counts = (1, 8, 16, 32)
+row_counts = (0, 1, 2, 3, 4)  # bits a row step may take
 
 mask32 = 0xFFFFFFFF
 golden_ratio = 0x9E3779B1
@@ -462,6 +463,47 @@ def two_sum_check(values, lanes):
         rotated = ((b << 16) | (b >> 16)) & mask32
         check += (a + rotated) * (2 * lane + 1) * golden_ratio
     return check & mask32
+
+
+def pack_how(mode, lanes, flags):
+    """Byte 2 of a block."""
+    return mode | lane_counts.index(lanes) << 2 | flags << 4
+
+
+def unpack_how(how):
+    return how & 3, lane_counts[how >> 2 & 3], how >> 4
+
+
+def fewest_row_bits(row_nibbles):
+    """(lowest, bits) of the window that an encoder takes for these."""
+    highest = max(row_nibbles)
+    bits = next(b for b in row_counts if max(0, highest - (1 << b) + 1) <= min(row_nibbles))
+    return max(0, highest - (1 << bits) + 1), bits
+
+
+def pack_rows(row_nibbles, window):
+    lowest, bits = window
+    value = sum((nibble - lowest) << bits * t for t, nibble in enumerate(row_nibbles))
+    return value.to_bytes(row_bytes(len(row_nibbles), window), "little")
+
+
+def row_bytes(tokens, window):
+    """Without padding."""
+    return (tokens * window[1] + 7) // 8
+
+
+def unpack_rows(data, tokens, window):
+    lowest, bits = window
+    value = int.from_bytes(data, "little")
+    require(value >> bits * tokens == 0, "a row step past the last token")
+    return [lowest + (value >> bits * t & (1 << bits) - 1) for t in range(tokens)]
+
+
+def stored_window(byte):
+    """Byte 3 of a block with row steps."""
+    lowest, bits = byte & 15, byte >> 4
+    require(bits in row_counts and lowest + (1 << bits) <= 16, "no window of row steps")
+    return lowest, bits
 
 
 def parameter_hash(mus, sigmas, nibbles, lanes):

@@ -168,8 +168,9 @@ def own_tables(case):
 def head(case, mode, payload_words):
     flags = case.flags & 2 | (8 if case.fingerprint is not None else 0)
     check = case.content_check() if case.flags & 2 else 0
-    data = struct.pack("<BBBBIII", 0, case.type | coder_order0 << 4, mode | flags << 4, case.lanes,
-                       case.count, payload_words, check)
+    how = rm.pack_how(mode, case.lanes, flags)
+    data = struct.pack("<BBBBIII", 0, case.type | coder_order0 << 4, how, 0, case.count,
+                       payload_words, check)
     return data + (struct.pack("<Q", case.fingerprint) if flags & 8 else b"")
 
 
@@ -199,12 +200,13 @@ def encode_block(case):
 
 
 def check_case(case):
-    version, kind, how, lanes, count, payload, check = struct.unpack_from("<BBBBIII", case.block)
-    require((version, kind, lanes, count) == (0, case.type | coder_order0 << 4, case.lanes,
-                                              case.count), "the header is another")
-    require(check == (case.content_check() if how >> 4 & 2 else 0), "content check")
-    if how & 15 == 0:
-        at = 16 + (8 if how >> 4 & 8 else 0)
+    version, kind, how, rows, count, payload, check = struct.unpack_from("<BBBBIII", case.block)
+    mode, lanes, flags = rm.unpack_how(how)
+    require((version, kind, rows, lanes, count) ==
+            (0, case.type | coder_order0 << 4, 0, case.lanes, case.count), "the header is another")
+    require(check == (case.content_check() if flags & rm.flag_content else 0), "content check")
+    if mode == rm.mode_coded:
+        at = 16 + (8 if flags & rm.flag_fingerprint else 0)
         states = list(struct.unpack_from(f"<{lanes}I", case.block, at))
         at += 4 * lanes
         (table_words,) = struct.unpack_from("<H", case.block, at)
@@ -219,7 +221,7 @@ def check_case(case):
         words = struct.unpack_from(f"<{left}H", case.block, at + 2 + 2 * table_words)
         require(decode(case, states, words, own) == case.codes, "other codes")
     require(encode_block(case) == case.block, "encodes to other bytes")
-    return rm.mode_names[how & 15]
+    return rm.mode_names[mode]
 
 
 def main(arguments):

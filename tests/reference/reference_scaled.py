@@ -370,7 +370,7 @@ def random_case(rng, name, dtype, plan, shape_name, lanes, style, flags):
     if flags & rm.flag_fingerprint:
         fields["fingerprint"] = f"{rng.getrandbits(64):016x}"
     steps = range(16) if style == "wild" else range(2, 8)
-    row_nibbles = [rng.choice(steps) for _ in range(tokens)] if flags & rm.flag_rows else None
+    row_nibbles = encoder.random_rows(rng, steps, tokens) if flags & rm.flag_rows else None
     odd = {"coded": 0.02, "wild": 0.9}.get(style, 0.2)
     mus, sigmas, codes = [], [], []
     for i in range(count):
@@ -421,7 +421,7 @@ def test_tans_damage(case, header):
     flags = header.flags
     first = 16 + 8 * bool(flags & rm.flag_fingerprint) + 4 * bool(flags & rm.flag_parameters)
     if flags & rm.flag_rows:
-        first += -(-((case.tokens + 1) // 2) // 4) * 4
+        first += -(-rm.row_bytes(case.tokens, header.row_window) // 4) * 4
     for at, stored in [(0, b"\0\0"), (2, (1 << case.model.bank.table_bits).to_bytes(2, "little"))]:
         damaged = bytearray(case.block)
         damaged[first + at : first + at + 2] = stored
@@ -483,7 +483,7 @@ def self_test():
                         count(f"{coder} {key}", n)
                     block = encoder.encode_block(case, flags, rows, both[0])
                     fields["flags"] = f"{flags:x}"
-                    if block[2] & 15 == rm.mode_raw and rows:
+                    if rm.unpack_how(block[2])[0] == rm.mode_raw and rows:
                         fields["rows"] = encoder.hex_list(rows, 1)
                     case = case_of(fields, block)
                     check_case(case)

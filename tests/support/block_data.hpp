@@ -2,6 +2,7 @@
 // Blocks for tests: codes and predictions in vectors, encoded and decoded by the library between
 // canaries; and the bytes that the same block must have, put together from tests/support alone.
 
+#include <algorithm>
 #include <cmath>
 #include <string>
 #include <vector>
@@ -195,8 +196,16 @@ expected_block expect_coded(const normans::block_spec& spec, const test_scalars&
                            (spec.parameter_hash ? 4u : 0) | (spec.has_fingerprint ? 8u : 0);
     append(bytes, 0, 1);
     append(bytes, unsigned(Type), 1);
-    append(bytes, flags << 4, 1);
-    append(bytes, spec.lanes, 1);
+    const unsigned lanes = spec.lanes == 1 ? 0 : spec.lanes == 8 ? 1 : spec.lanes == 16 ? 2 : 3;
+    append(bytes, lanes << 2 | flags << 4, 1);
+    unsigned bits = 0;  // of the smallest window; the lowest of those that do
+    int lowest = 0;
+    if (!row_steps.empty()) {
+        const auto ends = std::minmax_element(row_steps.begin(), row_steps.end());
+        while (*ends.second - *ends.first >= 1 << bits) ++bits;
+        lowest = std::max(*ends.second + 6 - (1 << bits) + 1, 0);
+    }
+    append(bytes, unsigned(lowest) | bits << 4, 1);
     append(bytes, count, 4);
     append(bytes, stream.words.size(), 4);
     append(bytes,
@@ -208,10 +217,11 @@ expected_block expect_coded(const normans::block_spec& spec, const test_scalars&
     if (spec.parameter_hash)
         append(bytes, plain_check(count, spec.lanes, [&](std::size_t i) { return parameters[i]; }),
                4);
-    for (std::size_t token = 0; token < row_steps.size(); token += 2) {
-        const int high = token + 1 < row_steps.size() ? row_steps[token + 1] + 6 : 0;
-        append(bytes, std::uint64_t(row_steps[token] + 6 + 16 * high), 1);
-    }
+    std::vector<std::uint8_t> packed((row_steps.size() * bits + 7) / 8);
+    for (std::size_t at = 0; at < row_steps.size() * bits; ++at)
+        if ((row_steps[at / bits] + 6 - lowest) >> at % bits & 1)
+            packed[at / 8] = std::uint8_t(packed[at / 8] | 1 << at % 8);
+    bytes.insert(bytes.end(), packed.begin(), packed.end());
     pad(bytes);
     for (const std::uint64_t state : stream.states) append(bytes, state, 4);
     for (const std::uint16_t word : stream.words) append(bytes, word, 2);

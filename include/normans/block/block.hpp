@@ -259,9 +259,29 @@ NORMANS_HD inline uint32_t clean_mean(const prediction& p)
     return map_mean(float_to_bits(p.mean), one_bits, minus_zero_bits);
 }
 
-NORMANS_HD inline int row_step_at(const uint8_t* steps, uint32_t token)
+/// The row steps of a block, 0 everywhere where it has none.
+struct row_steps_view {
+    const uint8_t* packed = nullptr;  // as blocks hold them
+    row_step_window window{};
+
+    /// Step + 6 of a token.
+    NORMANS_HD uint32_t nibble(uint32_t token) const
+    {
+        const uint32_t bits = window.bits;
+        if (bits == 0) return window.lowest;
+        const uint32_t at = token % 8 * bits, first = token / 8 * bits + at / 8;
+        uint32_t value = packed[first];
+        if (at % 8 + bits > 8) value |= uint32_t(packed[first + 1]) << 8;
+        return window.lowest + (value >> at % 8 & ((1u << bits) - 1));
+    }
+    NORMANS_HD int operator()(uint32_t token) const { return int(nibble(token)) + min_row_step; }
+};
+
+/// Those of a block with this header and layout.
+NORMANS_HD inline row_steps_view row_steps_of(const uint8_t* block, const block_header& header,
+                                              const block_layout& at)
 {
-    return steps == nullptr ? 0 : int(steps[token / 2] >> (token % 2 * 4) & 15) + min_row_step;
+    return {block + at.row_steps, header.rows};
 }
 
 // The sums of all lanes, forward over scalars i in order: content checks outside the coder's loop.

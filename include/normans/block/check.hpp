@@ -56,11 +56,11 @@ NORMANS_HD inline status check_block(const block_spec& spec, const uint8_t* bloc
                             ? raw_bytes(header.dtype, header.count)
                             : 2 * uint64_t(header.payload_words));
     if (!all_zero(block, stored_end, layout.end)) return status::corrupt_stream;
-    if (result.row_scaled) {
-        const uint64_t used = layout.row_steps + spec.tokens / 2, odd = spec.tokens % 2;
-        if ((odd != 0 && block[used] >> 4 != 0) || !all_zero(block, used + odd, layout.states))
-            return status::corrupt_stream;
-    }
+    const uint64_t step_bits = uint64_t(spec.tokens) * header.rows.bits, part = step_bits % 8;
+    const uint64_t used = layout.row_steps + step_bits / 8;
+    if ((part != 0 && block[used] >> part != 0) ||
+        !all_zero(block, used + (part != 0 ? 1 : 0), layout.states))
+        return status::corrupt_stream;
     return status::ok;
 }
 

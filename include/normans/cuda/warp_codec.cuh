@@ -18,6 +18,7 @@
 #include "row_views.cuh"
 #include "warp_lanes.cuh"
 #include "warp_model.cuh"
+#include "warp_rows.cuh"
 
 namespace normans {
 inline namespace NORMANS_NAMESPACE {
@@ -108,23 +109,6 @@ struct lane_walker {
 };
 
 struct no_guess {};  // the warp's model brings its own
-
-// A block's row steps: 32 bits less to keep than their address.
-struct row_step_bytes {
-    const uint8_t* block;
-    uint32_t offset;  // 0: none
-
-    __device__ row_step_bytes(const uint8_t* of, const block_header& header, const block_layout& at)
-        : block(of), offset(header.flags & has_row_steps ? uint32_t(at.row_steps) : 0)
-    {
-    }
-    /// By token, from 0 on.
-    __device__ uint32_t nibble(uint32_t token) const
-    {
-        if (offset == 0) return uint32_t(-min_row_step);
-        return uint32_t(block[offset + token / 2]) >> (token % 2 * 4) & 15;
-    }
-};
 
 }  // namespace detail
 
@@ -263,8 +247,15 @@ private:
     // steps takes registers.
     static __device__ block_header coded_header(const uint8_t* block)
     {
-        return {Type, block_mode::coded, uint8_t(block[2] >> 4), Width, 0,
-                detail::load_u32(block + 8), detail::load_u32(block + 12)};
+        return {Type,
+                block_mode::coded,
+                uint8_t(block[2] >> 4),
+                Width,
+                0,
+                detail::load_u32(block + 8),
+                detail::load_u32(block + 12),
+                coder_id::rans,
+                {0, uint8_t(block[3] >> 4)}};
     }
 
     // In this order, so that what blocks of other coders need takes no registers.
@@ -281,7 +272,7 @@ private:
     struct lane_rows {
         const warp_model<Type>& tables;
         const warp_view<Type>& model;
-        detail::row_step_bytes row_steps;
+        detail::lane_row_steps row_steps;
         detail::predictor_rows<Predictor> predictor;
         Codes codes;
         typename TempStorage::factor step{};
@@ -302,7 +293,7 @@ private:
     // The parameter hash of a coded block: a pass of its own, since it is rarely asked for.
     template <class Predictor>
     __device__ sums hash_of(const block_spec& spec, uint32_t count,
-                            const detail::row_step_bytes& row_steps,
+                            const detail::lane_row_steps& row_steps,
                             const Predictor& predictor) const
     {
         sums parameters;
@@ -325,7 +316,7 @@ private:
     {
         uint32_t x = reinterpret_cast<const uint32_t*>(block + at.states)[threads::rank()];
         if (threads::any(!detail::valid_state(x))) return status::corrupt_stream;
-        const detail::row_step_bytes row_steps(block, header, at);
+        const detail::lane_row_steps row_steps(block, header, at);
         if (spec.parameter_hash && detail::load_u32(block + at.parameter_hash) !=
                                        hash_of(spec, header.count, row_steps, predictor).total())
             return status::wrong_prediction;
@@ -453,14 +444,10 @@ private:
         header.mode = block_mode::coded;
         header.payload_words = 0;
         if (spec.parameter_hash) header.flags |= has_parameter_hash;
-        if (spec.row_scale) {
-            header.flags |= has_row_steps;
-            if (!choose_steps(spec, source, predictor, out, room, header))
-                header.flags = uint8_t(header.flags & ~has_row_steps);
-        }
+        if (spec.row_scale) choose_steps(spec, source, predictor, out, room, header);
         const block_layout at = layout_of(header, spec.tokens);
         if (at.words > room) return false;
-        const detail::row_step_bytes row_steps(out, header, at);
+        const detail::lane_row_steps row_steps(out, header, at);
         const uint32_t words_room = uint32_t((room - at.words) / 2);
         const uint32_t members = threads::counted();
         warp_writer words{reinterpret_cast<uint16_t*>(out + at.words), words_room, false, members};
@@ -500,6 +487,7 @@ private:
             if (left != 0) walker.back(Width);
         }
         header.payload_words = words_room - words.next;
+        header.rows = row_steps.window();
         if (words.overrun || layout_of(header, spec.tokens).end > room) return false;
         content.turn(count);
         if (spec.parameter_hash) parameters = hash_of(spec, count, row_steps, predictor);
@@ -509,47 +497,37 @@ private:
         return true;
     }
 
-    // A row step per token, written where it has a place; true if they save more than they cost.
+    // Row steps for all tokens, where they pay; then `header` says so.
     template <class Predictor, class Source>
-    __device__ bool choose_steps(const block_spec& spec, const Source& source,
+    __device__ void choose_steps(const block_spec& spec, const Source& source,
                                  const Predictor& predictor, uint8_t* out, uint64_t room,
-                                 const block_header& header) const
+                                 block_header& header) const
     {
-        const block_layout at = layout_of(header, spec.tokens);
-        const bool writes = at.states <= room && threads::rank() == 0;
-        if (writes)
-            for (uint64_t i = at.row_steps; i < at.states; ++i) out[i] = 0;
+        const normal_shape& shape = model_.exact.shape;
+        detail::warp_row_writer<Width> writer;
+        writer.begin(header);
         detail::predictor_rows<Predictor> predictions(predictor);
         detail::source_rows<Source> codes(source);
-        int64_t gain = 0;
-        uint32_t pair = 0;
-        for (uint32_t token = 0; token < spec.tokens; ++token) {
-            row_statistics row;
-            for (uint32_t head = 0; head < spec.heads; ++head) {
-                const uint32_t first = (head * spec.tokens + token) * spec.dim;
-                scalar_position here{first, head, token, 0};
-                predictions.move(here);
-                codes.move(here);
-                for (uint32_t channel = threads::rank(); channel < spec.dim; channel += Width) {
-                    here.index = first + channel;
-                    here.channel = channel;
-                    const detail::mapped_prediction p = predictions(here);
-                    const scalar_model m = model_.exact.prepare_sloped(p.mean, p.sigma_index,
-                                                                       statistics_scale);
-                    row.add(model_.exact, m, codes(here));
+        do {
+            for (uint32_t token = 0; token < spec.tokens; ++token) {
+                row_statistics row;
+                for (uint32_t head = 0; head < spec.heads; ++head) {
+                    const uint32_t first = (head * spec.tokens + token) * spec.dim;
+                    scalar_position here{first, head, token, 0};
+                    predictions.move(here);
+                    codes.move(here);
+                    for (uint32_t channel = threads::rank(); channel < spec.dim; channel += Width) {
+                        here.index = first + channel;
+                        here.channel = channel;
+                        const detail::mapped_prediction p = predictions(here);
+                        const scalar_model m = model_.exact.prepare_sloped(p.mean, p.sigma_index,
+                                                                           statistics_scale);
+                        row.add(model_.exact, m, codes(here));
+                    }
                 }
+                writer.add(shape, row, token, spec.tokens, header, out, room);
             }
-            row.sum = threads::sum(row.sum);
-            row.count = threads::sum(row.count);
-            const row_choice choice = choose_row_step(model_.exact.shape, row);
-            gain += choice.gain - 4 * 65536;
-            pair |= uint32_t(choice.step - min_row_step) << (token % 2 * 4);
-            if (token % 2 == 0 && token + 1 != spec.tokens) continue;
-            if (writes) out[at.row_steps + token / 2] = uint8_t(pair);
-            pair = 0;
-        }
-        threads::barrier();
-        return gain > 0;
+        } while (writer.again(shape, spec.tokens, header, out, room));
     }
 
     template <class Source>

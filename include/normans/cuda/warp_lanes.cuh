@@ -112,6 +112,17 @@ struct warp_threads {
         return sum - mine;
     }
 
+    /// What the thread of a rank has; ranks wrap round.
+    static __device__ uint32_t of(uint32_t mine, uint32_t other)
+    {
+        return __shfl_sync(members(), mine, int(other), Width);
+    }
+    static __device__ uint64_t of(uint64_t mine, uint32_t other)
+    {
+        const uint32_t low = of(uint32_t(mine), other), high = of(uint32_t(mine >> 32), other);
+        return uint64_t(high) << 32 | low;
+    }
+
     static __device__ uint32_t sum(uint32_t mine)
     {
         for (int distance = Width / 2; distance > 0; distance /= 2)

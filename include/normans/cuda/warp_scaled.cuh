@@ -144,7 +144,7 @@ private:
     // The parameter hash of a coded block.
     template <class Predictor>
     static __device__ sums hash_of(const block_spec& spec, uint32_t count,
-                                   const row_step_bytes& row_steps, const Predictor& predictor)
+                                   const lane_row_steps& row_steps, const Predictor& predictor)
     {
         sums parameters;
         lane_walker walker(spec, threads::rank());
@@ -168,7 +168,7 @@ private:
         const coder steps(storage_, members);
         const uint32_t stored = reinterpret_cast<const uint32_t*>(block + at.states)[rank];
         if (threads::any(!steps.valid(stored))) return status::corrupt_stream;
-        const row_step_bytes row_steps(block, header, at);
+        const lane_row_steps row_steps(block, header, at);
         if (spec.parameter_hash && load_u32(block + at.parameter_hash) !=
                                        hash_of(spec, count, row_steps, predictor).total())
             return status::wrong_prediction;
@@ -295,14 +295,10 @@ private:
         header.mode = block_mode::coded;
         header.payload_words = 0;
         if (spec.parameter_hash) header.flags |= has_parameter_hash;
-        if (spec.row_scale) {
-            header.flags |= has_row_steps;
-            if (!choose_steps(spec, source, predictor, out, room, header))
-                header.flags = uint8_t(header.flags & ~has_row_steps);
-        }
+        if (spec.row_scale) choose_steps(spec, source, predictor, out, room, header);
         const block_layout at = layout_of(header, spec.tokens);
         if (at.words > room) return false;
-        const row_step_bytes row_steps(out, header, at);
+        const lane_row_steps row_steps(out, header, at);
         const uint32_t words_room = uint32_t((room - at.words) / 2);
         const uint32_t members = threads::counted();
         warp_writer words{reinterpret_cast<uint16_t*>(out + at.words), words_room, false, members};
@@ -342,6 +338,7 @@ private:
         if (words.overrun) return false;
         const uint32_t stored = steps.close(x, words);
         header.payload_words = words_room - words.next;
+        header.rows = row_steps.window();
         if (words.overrun || layout_of(header, spec.tokens).end > room) return false;
         content.turn(count);
         if (spec.parameter_hash) parameters = hash_of(spec, count, row_steps, predictor);
@@ -351,47 +348,34 @@ private:
         return true;
     }
 
-    // A row step per token, written where it has a place; true if they have and save more than they
-    // cost.
+    // Row steps for all tokens, where they pay; then `header` says so.
     template <class Predictor, class Source>
-    __device__ bool choose_steps(const block_spec& spec, const Source& source,
+    __device__ void choose_steps(const block_spec& spec, const Source& source,
                                  const Predictor& predictor, uint8_t* out, uint64_t room,
-                                 const block_header& header) const
+                                 block_header& header) const
     {
-        const block_layout at = layout_of(header, spec.tokens);
-        if (at.states > room) return false;
         const scaled_model<Type>& model = storage_.exact;
-        const bool writes = threads::rank() == 0;
-        if (writes)
-            for (uint64_t i = at.row_steps; i < at.states; ++i) out[i] = 0;
+        warp_row_writer<Width> writer;
+        writer.begin(header);
         input_rows<Predictor> inputs(spec, predictor);
-        int64_t gain = 0;
-        uint32_t pair = 0;
-        for (uint32_t token = 0; token < spec.tokens; ++token) {
-            row_statistics row;
-            for (uint32_t head = 0; head < spec.heads; ++head) {
-                const uint32_t first = (head * spec.tokens + token) * spec.dim;
-                scalar_position here{first, head, token, 0};
-                inputs.move(here);
-                for (uint32_t channel = threads::rank(); channel < spec.dim; channel += Width) {
-                    here.index = first + channel;
-                    here.channel = channel;
-                    const scaled_input in = inputs(here);
-                    add_to_row<Type>(row, model, in, fast_mean_in_codes(in),
-                                     code_from<nibbles>(source, here));
+        do {
+            for (uint32_t token = 0; token < spec.tokens; ++token) {
+                row_statistics row;
+                for (uint32_t head = 0; head < spec.heads; ++head) {
+                    const uint32_t first = (head * spec.tokens + token) * spec.dim;
+                    scalar_position here{first, head, token, 0};
+                    inputs.move(here);
+                    for (uint32_t channel = threads::rank(); channel < spec.dim; channel += Width) {
+                        here.index = first + channel;
+                        here.channel = channel;
+                        const scaled_input in = inputs(here);
+                        add_to_row<Type>(row, model, in, fast_mean_in_codes(in),
+                                         code_from<nibbles>(source, here));
+                    }
                 }
+                writer.add(model.shape, row, token, spec.tokens, header, out, room);
             }
-            row.sum = threads::sum(row.sum);
-            row.count = threads::sum(row.count);
-            const row_choice choice = choose_row_step(model.shape, row);
-            gain += choice.gain - 4 * 65536;
-            pair |= uint32_t(choice.step - min_row_step) << (token % 2 * 4);
-            if (token % 2 == 0 && token + 1 != spec.tokens) continue;
-            if (writes) out[at.row_steps + token / 2] = uint8_t(pair);
-            pair = 0;
-        }
-        threads::barrier();
-        return gain > 0;
+        } while (writer.again(model.shape, spec.tokens, header, out, room));
     }
 
     template <class Source>

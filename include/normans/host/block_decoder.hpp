@@ -108,7 +108,7 @@ private:
 
     status begin_steps()
     {
-        if (result->row_scaled) job.row_steps = block + layout.row_steps;
+        job.row_steps = row_steps_of(block, header, layout);
         // Before the scalars: of a damaged state the parameter hash could not say anything.
         for (uint32_t i = 0; i < header.lanes; ++i)
             if (!valid_state(load_u32(block + layout.states + 4 * i)))

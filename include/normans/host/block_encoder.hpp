@@ -76,41 +76,31 @@ struct block_encoder {
     {
         const block_spec& spec = *blocks[0].spec;
         const uint32_t lanes = blocks[0].header.lanes;
-        uint8_t* nibbles[Lanes::blocks] = {};
-        bool row_scaled[Lanes::blocks] = {};
+        row_step_writer writers[Lanes::blocks];
         uint8_t no_states[4 * max_lanes];  // of blocks that have no room
         if (spec.row_scale) {
-            for (uint32_t i = 0; i < size; ++i) nibbles[i] = blocks[i].row_steps_place();
-            choose_steps<Lanes>(spec, context.model, inputs, jobs, size, lanes, nibbles,
-                                row_scaled);
+            for (uint32_t i = 0; i < size; ++i)
+                writers[i] = {blocks[i].header, spec.tokens, blocks[i].out, blocks[i].room};
+            for (bool again = true; again;) {
+                choose_steps<Lanes>(spec, context.model, inputs, jobs, size, lanes, writers);
+                again = false;
+                for (row_step_writer& one : writers) again |= one.again(shape_of(spec.shape));
+            }
         }
         bool room = false;
         for (uint32_t i = 0; i < size; ++i) {
-            blocks[i].begin_steps(row_scaled[i], nibbles[i], jobs[i], no_states);
+            blocks[i].begin_steps(jobs[i], no_states);
             room |= blocks[i].fits;
         }
         if (room) encode_bundle<Lanes>(spec, context.model, inputs, jobs, size, lanes);
     }
 
-    // Room for row steps, as far as they may be stored.
-    uint8_t* row_steps_place()
-    {
-        header.flags |= has_row_steps;
-        const block_layout at = layout_of(header, spec->tokens);
-        if (at.states > room) return nullptr;
-        std::memset(out + at.row_steps, 0, size_t(at.states - at.row_steps));
-        return out + at.row_steps;
-    }
-
     // Without room the block runs along without writing a word.
-    void begin_steps(bool row_scaled, const uint8_t* nibbles, Job& running, uint8_t* no_states)
+    void begin_steps(Job& running, uint8_t* no_states)
     {
-        // With a scale, there are none where they have no room; other types are stored raw then.
-        if (nibbles == nullptr && has_scale(spec->dtype)) row_scaled = false;
-        if (!row_scaled) header.flags = uint8_t(header.flags & ~has_row_steps);
         const block_layout at = layout_of(header, spec->tokens);
         fits = at.words <= room;
-        running.row_steps = row_scaled ? nibbles : nullptr;
+        running.row_steps = fits ? row_steps_of(out, header, at) : row_steps_view{};
         running.states_out = fits ? out + at.states : no_states;
         running.writer = {out, out};
         if (fits) running.writer = {out + at.words, end_of_room(at)};

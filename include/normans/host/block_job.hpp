@@ -72,7 +72,7 @@ struct block_job {
     Predictor predictor;
     box_view<Code> codes;
     scale_view scales{};  // of types that have one, else without data
-    const uint8_t* row_steps = nullptr;  // nibbles; null: no row scale
+    row_steps_view row_steps{};
     const uint8_t* states_in = nullptr;  // decoding
     uint8_t* states_out = nullptr;       // encoding
     word_reader reader{};

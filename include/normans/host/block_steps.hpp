@@ -2,9 +2,9 @@
 // The loops over the steps of a bundle of blocks, once for all lane groups: ask the predictors, let
 // the group step, move codes, sum up checks.
 
-#include "../block/row_scale.hpp"
 #include "../core/rans_step.hpp"
 #include "block_job.hpp"
+#include "row_steps.hpp"
 
 namespace normans {
 inline namespace NORMANS_NAMESPACE {
@@ -180,7 +180,7 @@ struct parameter_sums {
         for (uint32_t i = 0; i < here; ++i, walker.next()) {
             for (uint32_t block = 0; block < present; ++block) {
                 const prediction one = inputs.predicted(jobs[block], walker.position());
-                const int step = row_step_at(jobs[block].row_steps, walker.position().token);
+                const int step = jobs[block].row_steps(walker.position().token);
                 lane[block * lanes + i].add(
                     parameter_word(clean_mean(one), one.sigma_index, step) ^
                     jobs[block].scale_bits(walker.position()));
@@ -323,16 +323,14 @@ NORMANS_NOINLINE void encode_bundle(const block_spec& spec, const Model& model, 
     finish_sums<Lanes>(jobs, present, L, content, parameters, count, true);
 }
 
-// Chooses a row step per token of every block and writes the nibbles where they have a place;
-// `pays`: whether they save more than they cost, per block.
+// Gives every block's writer the sums over its tokens.
 template <class Lanes, class Model, class Inputs, class Job>
 NORMANS_NOINLINE void choose_steps(const block_spec& spec, const Model& model, Inputs& inputs,
                                    const Job* jobs, uint32_t present, uint32_t L,
-                                   uint8_t* const* nibbles, bool* pays)
+                                   row_step_writer* writers)
 {
     const normal_shape shape = shape_of(spec.shape);
     bundle_codes<Lanes, Job, Model::format.is_integer> codes(spec, jobs, present, L);
-    int64_t gain[Lanes::blocks] = {};
     inputs.measure(true);
     for (uint32_t token = 0; token < spec.tokens; ++token) {
         typename Lanes::row_sums rows(L);
@@ -350,17 +348,9 @@ NORMANS_NOINLINE void choose_steps(const block_spec& spec, const Model& model, I
                 done += all;
             }
         }
-        for (uint32_t i = 0; i < present; ++i) {
-            const row_choice choice = choose_row_step(shape, rows.of(i));
-            gain[i] += choice.gain - 4 * 65536;
-            if (nibbles[i] == nullptr) continue;
-            const uint32_t nibble = uint32_t(choice.step - min_row_step) << (token % 2 * 4);
-            uint8_t& to = nibbles[i][token / 2];
-            to = uint8_t(token % 2 == 0 ? nibble : to | nibble);
-        }
+        for (uint32_t i = 0; i < present; ++i) writers[i].add(shape, token, rows.of(i));
     }
     inputs.measure(false);
-    for (uint32_t i = 0; i < present; ++i) pays[i] = gain[i] > 0;
 }
 
 }  // namespace detail

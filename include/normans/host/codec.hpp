@@ -145,8 +145,7 @@ inline int row_step_of(const block_spec& spec, const uint8_t* block, size_t byte
     block_header header;
     if (read_block_header(block, bytes, header) != status::ok || token >= spec.tokens) return 0;
     const block_layout at = layout_of(header, spec.tokens);
-    if (!(header.flags & has_row_steps) || at.end > bytes) return 0;
-    return detail::row_step_at(block + at.row_steps, token);
+    return at.end > bytes ? 0 : detail::row_steps_of(block, header, at)(token);
 }
 
 }  // namespace NORMANS_NAMESPACE

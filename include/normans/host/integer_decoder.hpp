@@ -52,7 +52,7 @@ template <class Means, class Sigmas>
 class integer_inputs {
 public:
     integer_inputs(const block_spec& spec, const Means& means, const Sigmas& sigmas,
-                   const uint8_t* row_steps)
+                   const row_steps_view& row_steps)
         : spec_(spec),
           means_(means),
           sigmas_(sigmas),
@@ -66,7 +66,7 @@ public:
     // channels, from `offset` of a batch on.
     void prepare(scalar_position at, uint32_t n, uint32_t offset, tans_rows& rows, uint32_t* hashed)
     {
-        const int step = row_step_at(row_steps_, at.token);
+        const int step = row_steps_(at.token);
         const uint32_t end = offset + n;
         uint32_t sigma[tans_batch];
         run_of(sigmas_, at, n, sigma);
@@ -128,7 +128,7 @@ private:
     const block_spec& spec_;
     const Means& means_;
     const Sigmas& sigmas_;
-    const uint8_t* row_steps_;
+    row_steps_view row_steps_;
     scalar_format format_;
     tans_levels levels_;
     tans_predictions in_;
@@ -164,8 +164,7 @@ decode_result decode_in_integers(const block_spec& spec, const uint8_t* block, s
     result.code = check_block(spec, block, bytes, header, at, result);
     if (result.code != status::ok) return result;
     const packed_codes<uint8_t> out{box, format_of(spec.dtype).code_bits == 4};
-    integer_inputs<Means, Sigmas> inputs(spec, means, sigmas,
-                                         result.row_scaled ? block + at.row_steps : nullptr);
+    integer_inputs<Means, Sigmas> inputs(spec, means, sigmas, row_steps_of(block, header, at));
     block_sums sums;
     status decoded = status::ok;
     if (header.mode == block_mode::coded) {

@@ -204,7 +204,7 @@ private:
     // What a row multiplies slopes with, as fp32 bits.
     uint32_t row_factor(const Job& job, uint32_t token) const
     {
-        return measuring_ ? statistics_scale : row_slope(row_step_at(job.row_steps, token));
+        return measuring_ ? statistics_scale : row_slope(job.row_steps(token));
     }
 
     // A scale as lanes need it, times 2^-18 and 2^18 (see integer_lanes). Those that do not count
@@ -294,8 +294,7 @@ private:
         float slope[4 * N], deviation[4 * N];  // per run of eight lanes
         const uint32_t each = lanes_ / 8;
         for (uint32_t i = 0, block = 0; i < 4 * N; i += each, ++block) {
-            const uint32_t at = uint32_t(row_step_at(job_of(block).row_steps, token) -
-                                         min_row_step);
+            const uint32_t at = job_of(block).row_steps.nibble(token);
             for (uint32_t run = i; run < i + each; ++run) {
                 slope[run] = bits_to_float(slopes.bits[at]);
                 if (decoding) deviation[run] = deviations.value[at];

@@ -139,7 +139,7 @@ public:
     {
         for (uint32_t i = 0; i < here; ++i, walker.next()) {
             const prediction one = job_.predictor(walker.position());
-            const int step = row_step_at(job_.row_steps, walker.position().token);
+            const int step = job_.row_steps(walker.position().token);
             models_[i] = model_.prepare_sloped(clean_mean(one), one.sigma_index,
                                                measuring_ ? statistics_scale : row_slope(step));
         }

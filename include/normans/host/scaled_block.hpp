@@ -13,6 +13,7 @@
 #include "../core/rans_step.hpp"
 #include "../core/tans_step.hpp"
 #include "block_job.hpp"
+#include "row_steps.hpp"
 #include "tans_block.hpp"
 
 namespace normans {
@@ -206,7 +207,7 @@ auto with_scaled_coder(const block_spec& spec, uint32_t lanes, Function f)
 // words.next and the lanes' stored form is in `stored`.
 template <class Coder>
 bool encode_scaled_steps(const block_spec& spec, const Coder& coder, scaled_source& source,
-                         const packed_codes<const uint8_t>& codes, const uint8_t* row_steps,
+                         const packed_codes<const uint8_t>& codes, const row_steps_view& row_steps,
                          uint32_t lanes, word_writer& words, uint32_t* stored, block_sums& sums,
                          uint32_t& escapes)
 {
@@ -222,7 +223,7 @@ bool encode_scaled_steps(const block_spec& spec, const Coder& coder, scaled_sour
         box_walker at = walker;
         for (uint32_t i = 0; i < here; ++i, at.next()) {
             const scaled_input in = source(at.position());
-            const int step = row_step_at(row_steps, at.position().token);
+            const int step = row_steps(at.position().token);
             models[i] = coder.prepare(in, step);
             now[i] = codes.load(at.position());
             content.lane[i].add(now[i]);
@@ -244,7 +245,7 @@ bool encode_scaled_steps(const block_spec& spec, const Coder& coder, scaled_sour
 // the lanes' stored form was one, so that anything was decoded.
 template <class Coder>
 status decode_scaled_steps(const block_spec& spec, const Coder& coder, scaled_source& source,
-                         const packed_codes<uint8_t>& codes, const uint8_t* row_steps,
+                         const packed_codes<uint8_t>& codes, const row_steps_view& row_steps,
                          uint32_t lanes, word_reader& words, const uint32_t* stored,
                          block_sums& sums, bool& opened)
 {
@@ -260,7 +261,7 @@ status decode_scaled_steps(const block_spec& spec, const Coder& coder, scaled_so
         box_walker at = walker;
         for (uint32_t i = 0; i < here; ++i, at.next()) {
             const scaled_input in = source(at.position());
-            const int step = row_step_at(row_steps, at.position().token);
+            const int step = row_steps(at.position().token);
             models[i] = coder.prepare(in, step);
             if (spec.parameter_hash) parameters.lane[i].add(scaled_word(in, step));
         }
@@ -277,13 +278,12 @@ status decode_scaled_steps(const block_spec& spec, const Coder& coder, scaled_so
     return clean ? status::ok : status::corrupt_stream;
 }
 
-// Row steps for all tokens into `nibbles`, which are zeros; true if they save more than they cost.
+// Gives the writer the sums over all tokens.
 template <scalar_type Type>
-bool choose_scaled_steps(const block_spec& spec, scaled_source& source,
-                         const packed_codes<const uint8_t>& codes, uint8_t* nibbles)
+void choose_scaled_steps(const block_spec& spec, scaled_source& source,
+                         const packed_codes<const uint8_t>& codes, row_step_writer& writer)
 {
     const scaled_model<Type> model{shape_of(spec.shape), spec.sigma_offset, nullptr};
-    int64_t gain = 0;
     for (uint32_t token = 0; token < spec.tokens; ++token) {
         row_statistics row;
         for (uint32_t head = 0; head < spec.heads; ++head) {
@@ -294,26 +294,22 @@ bool choose_scaled_steps(const block_spec& spec, scaled_source& source,
                                  codes.load(walker.position()));
             }
         }
-        const row_choice choice = choose_row_step(model.shape, row);
-        gain += choice.gain - 4 * 65536;
-        nibbles[token / 2] = uint8_t(nibbles[token / 2] | uint32_t(choice.step - min_row_step)
-                                                              << (token % 2 * 4));
+        writer.add(model.shape, token, row);
     }
-    return gain > 0;
 }
 
-inline bool choose_scaled_steps(const block_spec& spec, scaled_source& source,
-                                const packed_codes<const uint8_t>& codes, uint8_t* nibbles)
+inline void choose_scaled_steps(const block_spec& spec, scaled_source& source,
+                                const packed_codes<const uint8_t>& codes, row_step_writer& writer)
 {
     using type = scalar_type;
     switch (spec.dtype) {
-    case type::int4: return choose_scaled_steps<type::int4>(spec, source, codes, nibbles);
-    case type::e2m1: return choose_scaled_steps<type::e2m1>(spec, source, codes, nibbles);
-    case type::e4m3fn: return choose_scaled_steps<type::e4m3fn>(spec, source, codes, nibbles);
-    case type::e5m2: return choose_scaled_steps<type::e5m2>(spec, source, codes, nibbles);
-    case type::e4m3fnuz: return choose_scaled_steps<type::e4m3fnuz>(spec, source, codes, nibbles);
-    case type::e5m2fnuz: return choose_scaled_steps<type::e5m2fnuz>(spec, source, codes, nibbles);
-    default: return choose_scaled_steps<type::int8>(spec, source, codes, nibbles);
+    case type::int4: return choose_scaled_steps<type::int4>(spec, source, codes, writer);
+    case type::e2m1: return choose_scaled_steps<type::e2m1>(spec, source, codes, writer);
+    case type::e4m3fn: return choose_scaled_steps<type::e4m3fn>(spec, source, codes, writer);
+    case type::e5m2: return choose_scaled_steps<type::e5m2>(spec, source, codes, writer);
+    case type::e4m3fnuz: return choose_scaled_steps<type::e4m3fnuz>(spec, source, codes, writer);
+    case type::e5m2fnuz: return choose_scaled_steps<type::e5m2fnuz>(spec, source, codes, writer);
+    default: return choose_scaled_steps<type::int8>(spec, source, codes, writer);
     }
 }
 
@@ -325,28 +321,23 @@ inline bool encode_scaled_coded(const block_spec& spec, scaled_source& source,
                                 uint64_t room, block_header& header, block_sums& sums,
                                 uint32_t& escapes)
 {
-    uint8_t* nibbles = nullptr;
     if (spec.row_scale) {
-        header.flags |= has_row_steps;
-        const block_layout at = layout_of(header, spec.tokens);
-        if (at.states <= room) {
-            nibbles = out + at.row_steps;
-            std::memset(nibbles, 0, size_t(at.states - at.row_steps));
-            if (!choose_scaled_steps(spec, source, codes, nibbles)) nibbles = nullptr;
-        }
-        if (nibbles == nullptr) header.flags = uint8_t(header.flags & ~has_row_steps);
+        row_step_writer writer(header, spec.tokens, out, room);
+        do choose_scaled_steps(spec, source, codes, writer);
+        while (writer.again(shape_of(spec.shape)));
     }
     const block_layout at = layout_of(header, spec.tokens);
     if (at.words > room) return false;
+    const row_steps_view row_steps = row_steps_of(out, header, at);
     uint8_t* const end = out + at.words + (room - at.words) / 2 * 2;
     word_writer words{out + at.words, end};
     uint32_t stored[max_lanes];
     const bool fits =
         arrays != nullptr
-            ? encode_tans_steps(spec, *arrays, codes, nibbles, header.lanes, words, stored, sums,
+            ? encode_tans_steps(spec, *arrays, codes, row_steps, header.lanes, words, stored, sums,
                                 escapes)
             : with_scaled_coder(spec, header.lanes, [&](const auto& coder) {
-                  return encode_scaled_steps(spec, coder, source, codes, nibbles, header.lanes,
+                  return encode_scaled_steps(spec, coder, source, codes, row_steps, header.lanes,
                                              words, stored, sums, escapes);
               });
     if (!fits) return false;
@@ -522,7 +513,7 @@ inline decode_result decode_scaled(const block_spec& spec, const uint8_t* block,
     block_sums sums;
     status decoded = status::ok;
     if (header.mode == block_mode::coded) {
-        const uint8_t* const row_steps = result.row_scaled ? block + at.row_steps : nullptr;
+        const row_steps_view row_steps = row_steps_of(block, header, at);
         word_reader words{block + at.words, block + at.words + 2 * uint64_t(header.payload_words)};
         bool opened = false;
         const auto by_definition = [&](const auto& coder) {

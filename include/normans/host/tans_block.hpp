@@ -111,7 +111,8 @@ private:
 /// Rows of a bank, batch by batch.
 class tans_source {
 public:
-    tans_source(const block_spec& spec, const array_predictor& predictor, const uint8_t* row_steps)
+    tans_source(const block_spec& spec, const array_predictor& predictor,
+                const row_steps_view& row_steps)
         : spec_(spec),
           views_(predictor),
           row_steps_(row_steps),
@@ -126,7 +127,7 @@ public:
         rows.grouped = false;
         for_runs(walker, n, [&](uint32_t offset, scalar_position at, uint32_t length) {
             views_.load(at, length, in_.mean + offset, in_.sigma + offset);
-            const int step = row_step_at(row_steps_, at.token);
+            const int step = row_steps_(at.token);
             for (uint32_t end = offset + length; offset != end;) {
                 const uint32_t size = spec_.scales.group, most = end - offset;
                 const uint32_t group = size == 0 ? 0 : at.channel / size;
@@ -191,7 +192,7 @@ private:
 
     const block_spec& spec_;
     tans_views views_;
-    const uint8_t* row_steps_;
+    row_steps_view row_steps_;
     tans_predictions in_;
     uint32_t last_bits_ = 0;
     code_scale scale_{};  // of 0
@@ -255,7 +256,7 @@ status decode_tans_batches(const block_spec& spec, uint32_t lanes, FindRows find
 
 /// decode_scaled_steps() for arrays.
 inline status decode_tans_steps(const block_spec& spec, const array_predictor& predictor,
-                                const packed_codes<uint8_t>& to, const uint8_t* row_steps,
+                                const packed_codes<uint8_t>& to, const row_steps_view& row_steps,
                                 uint32_t lanes, word_reader& words, const uint8_t* states,
                                 block_sums& sums, bool& opened)
 {
@@ -270,9 +271,9 @@ inline status decode_tans_steps(const block_spec& spec, const array_predictor& p
 
 /// encode_scaled_steps() for arrays.
 inline bool encode_tans_steps(const block_spec& spec, const array_predictor& predictor,
-                              const packed_codes<const uint8_t>& from, const uint8_t* row_steps,
-                              uint32_t lanes, word_writer& words, uint32_t* stored,
-                              block_sums& sums, uint32_t& escapes)
+                              const packed_codes<const uint8_t>& from,
+                              const row_steps_view& row_steps, uint32_t lanes, word_writer& words,
+                              uint32_t* stored, block_sums& sums, uint32_t& escapes)
 {
     const uint32_t count = uint32_t(count_of(spec));
     const tans_encoding encoder(*spec.bank, format_of(spec.dtype));

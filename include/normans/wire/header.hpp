@@ -3,15 +3,17 @@
 //
 // A block:   0  u8   format_version
 //            1  u8   scalar_type | coder << 4
-//            2  u8   block_mode | block_flags << 4
-//            3  u8   lanes                    1, 8, 16 or 32
+//            2  u8   block_mode | lanes << 2 | block_flags << 4      lanes: 0, 1, 2, 3 are
+//                                             1, 8, 16, 32
+//            3  u8   lowest row step + 6 | bits << 4      if flagged; else 0
 //            4  u32  count                    scalars
 //            8  u32  payload_words            16-bit words behind the states (or of raw codes)
 //           12  u32  content_check            0 where block_flags says there is none
 //           16  u64  fingerprint              if flagged
 //               u32  parameter_hash           if flagged; coded and predicted blocks only
-//               row steps                     if flagged; coded only; a nibble per token (j + 6),
-//                                             low nibble first, zero-padded to 4 bytes
+//               row steps                     if flagged; coded only; per token `bits` (0 .. 4)
+//                                             bits, lowest first: its step less the lowest one;
+//                                             zero-padded to 4 bytes
 //               u32  states[lanes]            coded only; tANS: see core/tans_format.hpp
 //               u16  words[payload_words]     ascending in the decoder's order, zero-padded to 4;
 //                                             order 0: see host/order0_block.hpp
@@ -37,6 +39,17 @@ enum class block_mode : uint8_t {
     constant,   // one code, as one word
     predicted,  // every scalar is the code nearest to its mean: nothing is stored
 };
+
+/// Where a block's row steps lie: from nibble `lowest` (step + 6) on, 2^bits of them.
+struct row_step_window {
+    uint8_t lowest = 6;  // step 0: that of blocks without row steps
+    uint8_t bits = 0;
+};
+
+NORMANS_HD constexpr bool valid_window(const row_step_window& window)
+{
+    return window.bits <= 4 && window.lowest + (1u << window.bits) <= 16;
+}
 
 enum class coder_id : uint8_t { rans, tans, order0 };
 
@@ -65,6 +78,7 @@ struct block_header {
     uint32_t payload_words;
     uint32_t content_check;
     coder_id coder = coder_id::rans;
+    row_step_window rows{};
 };
 
 namespace detail {
@@ -93,6 +107,10 @@ NORMANS_HD inline void store_u64(uint8_t* to, uint64_t value)
 
 NORMANS_HD constexpr uint64_t round_up_4(uint64_t bytes) { return (bytes + 3) & ~uint64_t(3); }
 
+// 1, 8, 16, 32 as 0 .. 3, and back.
+NORMANS_HD constexpr uint32_t pack_lanes(uint32_t lanes) { return lanes / 16 + (lanes >= 8); }
+NORMANS_HD constexpr uint32_t unpack_lanes(uint32_t code) { return code == 0 ? 1 : 4u << code; }
+
 }  // namespace detail
 
 /// Writes 16 bytes.
@@ -100,8 +118,10 @@ NORMANS_HD inline void write_block_header(const block_header& header, uint8_t* t
 {
     to[0] = format_version;
     to[1] = uint8_t(uint32_t(header.dtype) | uint32_t(header.coder) << 4);
-    to[2] = uint8_t(uint32_t(header.mode) | uint32_t(header.flags) << 4);
-    to[3] = uint8_t(header.lanes);
+    to[2] = uint8_t(uint32_t(header.mode) | detail::pack_lanes(header.lanes) << 2 |
+                    uint32_t(header.flags) << 4);
+    to[3] = header.flags & has_row_steps ? uint8_t(header.rows.lowest | header.rows.bits << 4)
+                                         : uint8_t(0);
     detail::store_u32(to + 4, header.count);
     detail::store_u32(to + 8, header.payload_words);
     detail::store_u32(to + 12, header.content_check);
@@ -115,15 +135,17 @@ NORMANS_HD inline void write_block_header(const block_header& header, uint8_t* t
     if (from[0] != format_version) return status::unsupported_version;
     header.dtype = scalar_type(from[1] & 15);
     header.coder = coder_id(from[1] >> 4);
-    header.mode = block_mode(from[2] & 15);
+    header.mode = block_mode(from[2] & 3);
+    header.lanes = detail::unpack_lanes(from[2] >> 2 & 3);
     header.flags = uint8_t(from[2] >> 4);
-    header.lanes = from[3];
+    header.rows = {};
+    if (header.flags & has_row_steps) header.rows = {uint8_t(from[3] & 15), uint8_t(from[3] >> 4)};
     header.count = detail::load_u32(from + 4);
     header.payload_words = detail::load_u32(from + 8);
     header.content_check = detail::load_u32(from + 12);
 
     if (!valid_scalar(header.dtype) || !can_code(header.coder, header.dtype) ||
-        header.mode > block_mode::predicted || !valid_lanes(header.lanes))
+        !valid_window(header.rows) || (!(header.flags & has_row_steps) && from[3] != 0))
         return status::bad_header;
     const bool coded = header.mode == block_mode::coded;
     const bool modelled = coded || header.mode == block_mode::predicted;
@@ -149,6 +171,12 @@ struct block_layout {
     uint64_t fingerprint, parameter_hash, row_steps, states, words, end;
 };
 
+/// Bytes of the row steps of a block.
+NORMANS_HD constexpr uint64_t row_step_bytes(uint32_t tokens, uint32_t bits)
+{
+    return detail::round_up_4((uint64_t(tokens) * bits + 7) / 8);
+}
+
 /// `tokens`: how many row steps the block holds, if it holds any.
 NORMANS_HD constexpr block_layout layout_of(const block_header& header, uint32_t tokens)
 {
@@ -157,7 +185,7 @@ NORMANS_HD constexpr block_layout layout_of(const block_header& header, uint32_t
     at.parameter_hash = at.fingerprint + (header.flags & has_fingerprint ? 8 : 0);
     at.row_steps = at.parameter_hash + (header.flags & has_parameter_hash ? 4 : 0);
     at.states = at.row_steps +
-                (header.flags & has_row_steps ? detail::round_up_4((uint64_t(tokens) + 1) / 2) : 0);
+                (header.flags & has_row_steps ? row_step_bytes(tokens, header.rows.bits) : 0);
     at.words = at.states + (header.mode == block_mode::coded ? 4 * header.lanes : 0);
     at.end = detail::round_up_4(at.words + 2 * uint64_t(header.payload_words));
     return at;
