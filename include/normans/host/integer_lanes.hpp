@@ -163,8 +163,9 @@ struct integer_lanes : plane_lanes<V> {
     /// or is so small that it could be taken for zero, and slopes that leave the range of integers
     /// (2^27) or floats (2^-39). What is left in m.mean is for the decoder's guess: z times the
     /// deviation less it is that.
-    template <class Model>
-    static NORMANS_INLINE void complete(const Model& model, bool measuring, models& m)
+    template <bool, class Model>
+    static NORMANS_INLINE void complete(const Model& model, bool measuring, const floats&,
+                                        models& m)
     {
         const models* stored = &m;
         NORMANS_HIDE(stored);

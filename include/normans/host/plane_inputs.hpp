@@ -107,9 +107,56 @@ public:
     /// Makes ready the step of `here` scalars of every block at `walker` and, where all lie in one
     /// row, the steps beside it: those that follow, or the preceding ones if the steps run
     /// backward. Returns how many; step(i) is the i-th of them in memory's order.
-    NORMANS_NOINLINE uint32_t prepare(const box_walker& walker, uint32_t here)
+    NORMANS_INLINE uint32_t prepare(const box_walker& walker, uint32_t here)
     {
-        at_ = walker.position();
+        // One by one: loaded together, as copies are, they would wait for their stores to end.
+        const scalar_position& at = walker.position();
+        at_.index = at.index;
+        at_.head = at.head;
+        NORMANS_OPAQUE(at_.head);
+        at_.token = at.token;
+        at_.channel = at.channel;
+        NORMANS_OPAQUE(at_.channel);
+        return prepare_here(walker, here);
+    }
+
+    NORMANS_INLINE const models& step(uint32_t i) const { return steps_[i]; }
+
+    /// What a job's predictor says, in the host's floating-point mode if it is a callable.
+    NORMANS_NOINLINE prediction predicted(const Job& job, const scalar_position& at) const
+    {
+        if constexpr (from_arrays) return job.predictor(at);
+        const typename V::float_mode::suspended host(mode_);
+        return job.predictor(at);
+    }
+
+    /// Scalars of a block that the scalar definition coded.
+    uint32_t repairs(uint32_t block) const { return repairs_[block]; }
+
+private:
+    static constexpr uint32_t width = Lanes::width;
+    static constexpr uint32_t capacity = 128 / N;  // 72 KB in all
+    static constexpr uint32_t no_token = ~uint32_t(0);
+    static constexpr uint32_t at_once = N < 4 ? 16 / N : 4;
+    struct alignas(64) tile {
+        float slope[width], deviation[width], a[width], b[width];
+        uint16_t weight_origin[width];
+        typename Lanes::slope_limits limits;
+        typename Lanes::mask outside;
+    };
+
+    static scalar_type fp8_type(const Job& job)
+    {
+        if constexpr (from_arrays)
+            if (code_bytes(job.predictor.means.type) == 1 &&
+                job.predictor.means.type != any_means::fp32)
+                return job.predictor.means.type;
+        return scalar_type::e4m3fn;
+    }
+
+    // prepare() at at_.
+    NORMANS_NOINLINE uint32_t prepare_here(const box_walker& walker, uint32_t here)
+    {
         if (here != lanes_ || walker.left() < lanes_ ||
             (scaled && (!by_runs_ || (jobs_[0].scales.group != 0 && at_.channel % 8 != 0)))) {
             collect(walker, here, steps_[0]);
@@ -146,39 +193,6 @@ public:
             ask(steps);
         }
         return steps;
-    }
-
-    NORMANS_INLINE const models& step(uint32_t i) const { return steps_[i]; }
-
-    /// What a job's predictor says, in the host's floating-point mode if it is a callable.
-    NORMANS_NOINLINE prediction predicted(const Job& job, const scalar_position& at) const
-    {
-        if constexpr (from_arrays) return job.predictor(at);
-        const typename V::float_mode::suspended host(mode_);
-        return job.predictor(at);
-    }
-
-    /// Scalars of a block that the scalar definition coded.
-    uint32_t repairs(uint32_t block) const { return repairs_[block]; }
-
-private:
-    static constexpr uint32_t width = Lanes::width;
-    static constexpr uint32_t capacity = 128 / N;  // 72 KB in all
-    static constexpr uint32_t no_token = ~uint32_t(0);
-    static constexpr uint32_t at_once = N < 4 ? 16 / N : 4;
-    struct tile {
-        float slope[width], deviation[width], a[width], b[width];
-        uint16_t weight_origin[width];
-        typename Lanes::mask outside;
-    };
-
-    static scalar_type fp8_type(const Job& job)
-    {
-        if constexpr (from_arrays)
-            if (code_bytes(job.predictor.means.type) == 1 &&
-                job.predictor.means.type != any_means::fp32)
-                return job.predictor.means.type;
-        return scalar_type::e4m3fn;
     }
 
     const Job& job_of(uint32_t block) const { return jobs_[block < present_ ? block : 0]; }
@@ -287,21 +301,22 @@ private:
         static constexpr row_slope_table slopes = row_slopes();
         static constexpr row_deviation_table deviations = row_deviations();
         token_ = token;
-        if (measuring_) {
-            row_slope_ = V::set_float(bits_to_float(statistics_scale));
-            return;
-        }
-        float slope[4 * N], deviation[4 * N];  // per run of eight lanes
+        if (measuring_) return;
+        float slope[4 * N + 3], deviation[4 * N + 3];  // per run of eight lanes
         const uint32_t each = lanes_ / 8;
         for (uint32_t i = 0, block = 0; i < 4 * N; i += each, ++block) {
             const uint32_t at = job_of(block).row_steps.nibble(token);
-            for (uint32_t run = i; run < i + each; ++run) {
-                slope[run] = bits_to_float(slopes.bits[at]);
-                if (decoding) deviation[run] = deviations.value[at];
-            }
+            spread_run(bits_to_float(slopes.bits[at]), slope + i);
+            if (decoding) spread_run(deviations.value[at], deviation + i);
         }
         row_slope_ = V::spread(slope);
         if (decoding) row_deviation_ = V::spread(deviation);
+    }
+
+    // To a block's runs, four at most: those of the next block go over what is too many.
+    static NORMANS_INLINE void spread_run(float value, float* run)
+    {
+        run[0] = run[1] = run[2] = run[3] = value;
     }
 
     template <class T>
@@ -368,18 +383,24 @@ private:
     NORMANS_INLINE void complete(const tile& from, const floats& mean, models& m) const
     {
         m.outside = from.outside;
-        m.weight_origin = from.weight_origin;
         if (decoding)
             V::keep(m.deviation, V::mul(V::load_kept(from.deviation), row_deviation_));
-        V::keep(m.slope, V::mul(V::load_kept(from.slope), row_slope_));
-        V::keep(m.mean, V::map_means(mean, from.a, from.b));
+        if constexpr (!decoding && !scaled) {
+            m.weight_origin = from.weight_origin;
+            m.channel_slope = from.slope;
+            m.limits = from.limits;
+        }
+        if (decoding || scaled || !measuring_)
+            V::keep(m.slope, V::mul(V::load_kept(from.slope), row_slope_));
+        const floats mapped = V::map_means(mean, from.a, from.b);
+        V::keep(m.mean, mapped);
         if constexpr (scaled) {
             m.outside = m.outside | scale_outside_;
             const models* stored = &m;
             NORMANS_HIDE(stored);  // two roundings, whatever a compiler thinks of it
             V::keep(m.mean, V::mul(stored->mean, inverse_));
         }
-        Lanes::complete(model_, measuring_, m);
+        Lanes::template complete<decoding>(model_, measuring_, mapped, m);
     }
 
     // The tile `ahead` channels from at_.
@@ -437,6 +458,7 @@ private:
         if (decoding) {
             V::keep(to.deviation, V::mul(V::reciprocal(slope), V::set_float(guess_unit_)));
         } else if constexpr (!scaled) {
+            to.limits = Lanes::template limits_of<Model>(slope);
             const floats measured = V::mul(slope, V::set_float(bits_to_float(statistics_scale)));
             V::store(to.weight_origin, Lanes::weight_origins(model_, measured));
         }

@@ -86,8 +86,10 @@ struct plane_model : detail::plane_slopes {
     {
     }
 
-    /// Slopes beyond 2^36 could carry an edge out of the range of the integer conversion.
-    static constexpr int largest_slope_exponent = 36;
+    /// Slopes beyond 2^36 could carry an edge out of the range of the integer conversion; of 8-bit
+    /// types those that leave no code plain are left to the exact model too.
+    static constexpr int largest_slope_exponent =
+        p <= 3 && format.bias + 28 < 36 ? format.bias + 28 : 36;
 
 private:
     struct table_words {
@@ -185,13 +187,23 @@ struct plane_lanes {
         scalar_model operator()(uint32_t lane) const { return of(source, index, lane); }
     };
 
+    /// What the largest slope of a step allows under any row step.
+    struct slope_limits {
+        float mean;           // means up to this one are not far
+        uint32_t plain_span;  // of 8-bit types: so many magnitudes from lowest_plain on are plain
+    };
+
     /// What the coder needs to know of a step's distributions. In memory, as V::keep leaves it:
     /// registers could not hold it, and the compiler would move it about.
     struct models {
         alignas(64) float mean[width];
-        float slope[width], product[width];      // product = mean * slope
+        float slope[width];
+        float product[width];  // mean * slope (encoders of small floats do without)
         float deviation[width];                  // for the first guess: 1 / slope, in its unit
         uint16_t group_bits[width], group_size[width];  // 16-bit types: g and 2^g
+        // Of encoders of floats: the slope without its row step, and what a step's slopes allow.
+        const float* channel_slope;
+        slope_limits limits;
         const uint16_t* weight_origin;  // for row statistics: see weight_origins
         bool has_outside;  // some lanes are outside the fast path ...
         mask outside;      // ... these
@@ -403,22 +415,59 @@ struct plane_lanes {
         return V::sub(V::set(model.weight_origin), V::high_words(slope));
     }
 
-    /// Everything that follows from mean and slope, unless only row statistics are wanted. A
-    /// product beyond the limit says that the
-    /// scalar may be far (a far one's is at least 2^30 / range): the exact model decides.
+    /// Of 8-bit types, *plain* magnitudes are no subnormals, not the end of the range, and not so
+    /// large that z could leave the range of the conversion to integers (2^31).
     template <class Model>
-    static NORMANS_INLINE void complete(const Model& model, bool measuring, models& m)
+    static constexpr uint32_t lowest_plain = (1u << Model::format.mantissa_bits) + 1;
+
+    template <class Model>
+    static NORMANS_INLINE slope_limits limits_of(const floats& slope)
+    {
+        constexpr scalar_format format = Model::format;
+        constexpr int p = Model::p;
+        uint16_t high[width];
+        V::store(high, V::high_words(slope));
+        uint16_t most = 0;
+        for (uint32_t i = 0; i < width; ++i) most = high[i] > most ? high[i] : most;
+        const int past = (most >> 7) + 3 - 127;  // with a row step slopes are below 2^past
+        const int field = 127 + 27 - past;
+        slope_limits limits{bits_to_float(uint32_t(field < 254 ? field : 254) << 23), 0};
+        if constexpr (p <= 3) {
+            // Values below 2^(octave + 1 - bias) give less than 2^30, a product less than 2^27.
+            const int octave = 29 + format.bias - past;
+            const uint32_t end = uint32_t((octave < 1 ? 1 : octave < 32 ? octave : 32) + 1) << p;
+            const uint32_t last = (end < format.largest_finite ? end : format.largest_finite) - 1;
+            limits.plain_span = last - lowest_plain<Model>;
+        }
+        return limits;
+    }
+
+    /// Everything that follows from mean and slope, unless only row statistics are wanted. A
+    /// product beyond the limit says that the scalar may be far (a far one's is at least
+    /// 2^30 / range): the exact model decides.
+    template <bool Decoding, class Model>
+    static NORMANS_INLINE void complete(const Model& model, bool measuring, const floats& mean,
+                                        models& m)
     {
         constexpr float limit = 0x1p27f;
         const models* stored = &m;
         NORMANS_HIDE(stored);
-        const floats product = V::mul(stored->mean, stored->slope);
-        V::keep(m.product, product);
-        bool outside = V::any_above(product, limit) || m.outside.any();
+        const auto product = [&]() NORMANS_LAMBDA {
+            return V::mul(mean,
+                          V::load_kept(measuring ? stored->channel_slope : stored->slope));
+        };
+        bool outside = m.outside.any();
+        if constexpr (Decoding) {
+            const floats all = product();
+            V::keep(m.product, all);
+            outside |= V::any_above(all, limit);
+        } else if (V::any_above(mean, m.limits.mean)) {
+            outside |= V::any_above(product(), limit);
+        }
         if constexpr (Model::p > 3) {
-            const floats slope = V::load_kept(stored->slope);
-            const words high = V::both(V::high_words(V::load_kept(stored->mean)), V::set(0x7fff));
+            const words high = V::both(V::high_words(mean), V::set(0x7fff));
             if (!measuring) {
+                const floats slope = V::load_kept(stored->slope);
                 const words sigma_field = V::template shr<7>(
                     V::high_words(V::sub(V::set_int(model.unit), V::bits(slope))));
                 const words largest = V::larger(V::larger(V::template shr<7>(high), sigma_field),
@@ -432,7 +481,8 @@ struct plane_lanes {
             outside |= V::any_above(V::sub_saturated(V::set(0xff), V::sub(high, V::set(1))), 0);
         }
         m.has_outside = outside;
-        if (outside) m.outside = m.outside | far_lanes<Model>(product, V::load_kept(m.mean), limit);
+        if (outside)
+            m.outside = m.outside | far_lanes<Model>(product(), V::load_kept(m.mean), limit);
     }
 
     /// row_statistics of every block.
@@ -442,11 +492,15 @@ struct plane_lanes {
 
         const row_statistics& of(uint32_t block)
         {
-            if (pending_ != 0) flush();
+            if (pending_ != 0 || !started_) flush();
             return block_[block];
         }
 
-        row_statistics& of_lane(uint32_t lane) { return block_[lane >> shift_]; }
+        row_statistics& of_lane(uint32_t lane)
+        {
+            if (!started_) flush();
+            return block_[lane >> shift_];
+        }
 
         NORMANS_INLINE void add(const words& weighted, bool plain)
         {
@@ -462,18 +516,22 @@ struct plane_lanes {
             V::store_squares(pair, squares_);
             const uint32_t* next = pair;
             for (uint32_t i = 0; i < width >> shift_; ++i) {
-                uint64_t sum = 0;
+                row_statistics all = started_ ? block_[i] : row_statistics{};
                 for (uint32_t run = 1u << shift_; run != 0; run -= 8, next += 4)
-                    sum += (uint64_t(next[0]) + next[1]) + (uint64_t(next[2]) + next[3]);
-                block_[i].sum += sum;
-                block_[i].count += plain_ << shift_;
+                    all.sum += (uint64_t(next[0]) + next[1]) + (uint64_t(next[2]) + next[3]);
+                all.count += plain_ << shift_;
+                block_[i] = all;
             }
             squares_ = V::no_squares();
             pending_ = plain_ = 0;
+            started_ = true;
         }
 
-        uint32_t shift_;  // lanes of a block: 2^shift_
-        row_statistics block_[blocks];
+        uint32_t shift_;        // lanes of a block: 2^shift_
+        bool started_ = false;  // there is something in block_, ...
+        union {                 // ... which nothing sets before
+            row_statistics block_[blocks];
+        };
         typename V::squares squares_ = V::no_squares();
         uint32_t pending_ = 0, plain_ = 0;
     };
@@ -485,17 +543,30 @@ struct plane_lanes {
     {
         constexpr scalar_format format = Model::format;
         const words magnitude = V::both(codes, V::set(format.code_sign() - 1));
-        words field{};
-        const floats value = code_values(model, codes, magnitude, field);
-        const words z = V::template round_z<true>(value, V::load_kept(m.slope),
-                                                  V::load_kept(m.product));
-        const words cell = V::larger(V::both(field, V::set(0x7f80)),
-                                     V::set(detail::smallest_cell<Model>));
-        words weighted = weigh(model, z, V::sub_saturated(cell, V::load(m.weight_origin)));
-        bool plain = !V::any_above(magnitude, format.largest_finite) && !m.has_outside &&
-                     active.all();
-        if constexpr (!format.has_negative_zero)
-            plain &= !V::any(V::equal(codes, V::set(format.code_sign())));
+        const bool careful = is_careful<Model>(m, magnitude);
+        const models* step = &m;
+        NORMANS_HIDE(step);
+        const floats slope = V::mul(V::load_kept(step->channel_slope),
+                                    V::set_float(bits_to_float(statistics_scale)));
+        const floats product = V::mul(V::load_kept(step->mean), slope);
+        words field{}, z;
+        if (Model::p > 3 || careful) {
+            const floats value = code_values<true>(model, codes, magnitude, field);
+            z = V::template round_z<true>(value, slope, product);
+            field = V::larger(V::both(field, V::set(0x7f80)),
+                              V::set(detail::smallest_cell<Model>));
+        } else {
+            const floats value = code_values<false>(model, codes, magnitude, field);
+            z = V::template round_z<false>(value, slope, product);
+            field = V::both(field, V::set(0x7f80));
+        }
+        words weighted = weigh(model, z, V::sub_saturated(field, V::load(m.weight_origin)));
+        bool plain = !m.has_outside && active.all();
+        if (careful) {
+            plain &= !V::any_above(magnitude, format.largest_finite);
+            if constexpr (!format.has_negative_zero)
+                plain &= !V::any(V::equal(codes, V::set(format.code_sign())));
+        }
         if (!plain) {
             cold_row cold{m.outside, m.exact, codes, active, weighted};
             count_row(sums, model, cold);
@@ -551,17 +622,21 @@ struct plane_lanes {
         words inner = magnitude;
         if constexpr (Model::p > 3)
             inner = V::without(inner, V::sub(size_of<Model>(m), V::set(1)));
-        const words outer = V::add(inner, size_of<Model>(m));
-        const bool low = may_be_low<Model>(inner, 1u << format.mantissa_bits);
-        const words c1 = cdf<true>(model, m, inner, sign, low);
-        const words c2 = cdf<true>(model, m, outer, sign, low);
+        const bool careful = is_careful<Model>(m, magnitude);
+        words z1, z2;
+        cell_edges(model, m, inner, sign, careful, z1, z2);
+        const Model* tables = &model;
+        if constexpr (V::few_registers) NORMANS_HIDE(tables);
+        const words c1 = tables->cdf(z1), c2 = tables->cdf(z2);
         const words start = V::smaller(c1, c2), freq = V::sub(V::larger(c1, c2), start);
         intervals out;
         set_coded<Model>(m, start, freq, inner, sign, out);
-        const words in_range = V::sub_saturated(V::set(format.largest_finite + 1), outer);
-        const bool plain =
-            !V::any_zero(V::smaller(freq, in_range)) && !m.has_outside && active.all();
+        bool plain = !V::any_zero(freq) && !m.has_outside && active.all();
+        if (careful)
+            plain &= !V::any_above(V::add(inner, size_of<Model>(m)), format.largest_finite);
         if (!plain) {
+            const words in_range = V::sub_saturated(V::set(format.largest_finite + 1),
+                                                    V::add(inner, size_of<Model>(m)));
             cold_step cold{m.outside, m.exact, codes, active, out, in_range};
             mend_found(model, cold);
             out = cold.out;
@@ -755,6 +830,43 @@ protected:
                                                       V::load_kept(step->product)));
     }
 
+    // Whether any code of a step asks for more than plain_edges knows.
+    template <class Model>
+    static NORMANS_INLINE bool is_careful(const models& m, const words& magnitude)
+    {
+        if constexpr (Model::p > 3) return true;
+        else return V::any_above(V::sub(magnitude, V::set(lowest_plain<Model>)),
+                                 m.limits.plain_span);
+    }
+
+    // z at both edges of codes (or of groups): the inner, nearer to zero, and the outer.
+    template <class Model>
+    static NORMANS_INLINE void cell_edges(const Model& model, const models& m, const words& inner,
+                                          const words& sign, bool careful, words& z1, words& z2)
+    {
+        if constexpr (Model::p <= 3) {
+            if (!careful) {
+                constexpr uint32_t next = 1u << (23 - Model::p);
+                const floats edge = edges(model, inner, sign, false);
+                const floats slope = V::load_kept(m.slope), product = V::mul(m.mean, m.slope);
+                z1 = V::template round_z<false>(edge, slope, product);
+                z2 = V::template round_z<false>(V::as_floats(V::add(V::bits(edge),
+                                                                    V::set_int(next))),
+                                                slope, product);
+                return;
+            }
+        }
+        const models* step = &m;
+        NORMANS_HIDE(step);
+        const words outer = V::add(inner, size_of<Model>(m));
+        const bool low = may_be_low<Model>(inner, 1u << Model::format.mantissa_bits);
+        z1 = V::template round_z<true>(edges(model, inner, sign, low), V::load_kept(step->slope),
+                                       V::mul(step->mean, step->slope));
+        NORMANS_HIDE(step);
+        z2 = V::template round_z<true>(edges(model, outer, sign, low), V::load_kept(step->slope),
+                                       V::mul(step->mean, step->slope));
+    }
+
     // Whether any magnitude is small enough for subnormals to matter: rare in real data, so that
     // one branch is cheaper than their tables. (bf16 has fp32's own subnormals.)
     template <class Model>
@@ -808,8 +920,8 @@ protected:
     }
 
     // The values of codes as floats; infinities and NaNs give anything. `field`: their upper halves
-    // without the sign, as far as they are normal.
-    template <class Model>
+    // without the sign, as far as they are normal. Low: some may be subnormal.
+    template <bool Low, class Model>
     static NORMANS_INLINE floats code_values(const Model& model, const words& codes,
                                              const words& magnitude, words& field)
     {
@@ -824,6 +936,7 @@ protected:
             const auto is_low = V::less_signed(magnitude, V::set(1u << p));
             if constexpr (p <= 3) {
                 field = V::add(V::template shl<7 - p>(magnitude), V::set(rebias));
+                if constexpr (!Low) return V::floats_from_high(V::either(field, sign));
                 return V::floats_from_high(
                     V::either(V::select(is_low, model.low_values(magnitude), field), sign));
             } else {

@@ -616,13 +616,13 @@ struct avx2_planes {
                 const uint8_t* from = readers[n].next;
                 NORMANS_UNROLL
                 for (uint32_t i = 0; i < 4; ++i)
-                    from = expand(from, wanted.plane[n] >> (8 * i), run[4 * n + i]);
+                    from = expand(from, row_of(wanted.plane[n], i), run[4 * n + i]);
                 readers[n].next = from;
             } else {
                 NORMANS_UNROLL
                 for (uint32_t i = 0; i < 4; ++i) {
                     const uint8_t*& from = readers[(32 * n + 8 * i) / each].next;
-                    from = expand(from, wanted.plane[n] >> (8 * i), run[4 * n + i]);
+                    from = expand(from, row_of(wanted.plane[n], i), run[4 * n + i]);
                 }
             }
         }
@@ -646,13 +646,13 @@ struct avx2_planes {
                 uint8_t* to = writers[n].next;
                 NORMANS_UNROLL
                 for (uint32_t i = 0; i < 4; ++i)
-                    to = compress(to, given.plane[n] >> (24 - 8 * i), run[3 - i]);
+                    to = compress(to, row_of(given.plane[n], 3 - i), run[3 - i]);
                 writers[n].next = to;
             } else {
                 NORMANS_UNROLL
                 for (uint32_t i = 0; i < 4; ++i) {
                     uint8_t*& to = writers[(32 * n + 24 - 8 * i) / each].next;
-                    to = compress(to, given.plane[n] >> (24 - 8 * i), run[3 - i]);
+                    to = compress(to, row_of(given.plane[n], 3 - i), run[3 - i]);
                 }
             }
         }
@@ -711,17 +711,20 @@ private:
     }
     static NORMANS_INLINE __m256i twice(__m128i x) { return _mm256_broadcastsi128_si256(x); }
 
+    // Where a table of 16 bytes for each byte has that of byte `i` of `bits`; as many bits are set.
+    static NORMANS_INLINE uint32_t row_of(uint32_t bits, uint32_t i)
+    {
+        return (i == 0 ? bits << 4 : bits >> (8 * i - 4)) & 0xff0;
+    }
     static NORMANS_INLINE const uint8_t* expand(const uint8_t* from, uint32_t wanted, __m128i& run)
     {
-        wanted &= 255;
-        run = _mm_shuffle_epi8(load_128(from), load_128(word_shuffles.expand[wanted]));
+        run = _mm_shuffle_epi8(load_128(from), load_128(word_shuffles.expand[0] + wanted));
         return from + 2 * size_t(uint32_t(_mm_popcnt_u32(wanted)));
     }
     static NORMANS_INLINE uint8_t* compress(uint8_t* to, uint32_t given, __m128i run)
     {
-        given &= 255;
         _mm_storeu_si128(as_128(to - 16),
-                         _mm_shuffle_epi8(run, load_128(word_shuffles.compress[given])));
+                         _mm_shuffle_epi8(run, load_128(word_shuffles.compress[0] + given)));
         return to - 2 * size_t(uint32_t(_mm_popcnt_u32(given)));
     }
 
