@@ -42,3 +42,9 @@ __global__ void int4_tans_32(block_spec spec, uint8_t* block, size_t bytes, pred
     both_ways<scalar_type::int4, 32, uint8_t, coder_id::tans>(spec, block, bytes, with, codes,
                                                               decoded);
 }
+
+__global__ void int8_8(block_spec spec, uint8_t* block, size_t bytes, predictor with,
+                       uint8_t* codes, decode_result* decoded)
+{
+    both_ways<scalar_type::int8, 8>(spec, block, bytes, with, codes, decoded);
+}

@@ -1,4 +1,4 @@
-"""Compiles gate.cu and prints what its kernels cost: registers, local memory, shared memory, and
+"""Compiles gate.cu, or UNIT, and prints what its kernels cost: registers, local memory, shared memory, and
 SASS instructions per scalar on the common path, by pipe, where nvdisasm is there.
 
 The common path is the shortest way round the loop over steps: every rare event lengthens it.
@@ -21,13 +21,16 @@ CONTROL = re.compile(r"^(BRA|BSSY|BSYNC|EXIT|CALL|RET|WARPSYNC|NOP|JMP|BREAK|VOT
 SLOW = re.compile(r"^(F2I|I2F|MUFU|POPC|FLO|F2F)")
 
 
+KERNELS = {"gate.cu": 4, "scaled_gate.cu": 10}
+TYPES = {"0": "e4m3fn", "4": "bf16", "7": "int8", "8": "int4", "9": "e2m1"}
+
+
 def kernel_name(mangled):
     way = "decode" if "decode_entry" in mangled else "encode" if "encode_entry" in mangled else None
-    found = re.search(r"scalar_typeE(\d+)ELj(\d+)E", mangled)
-    if way is None or not found or "run_entries" not in mangled:
+    found = re.search(r"scalar_typeE(\d+)ELj(\d+)E\w*?coder_idE(\d)", mangled)
+    if way is None or not found or not re.search("run_(scaled_)?entries", mangled):
         return None
-    types = {"0": "e4m3fn", "4": "bf16"}
-    return f"{way}_{types[found[1]]}_{found[2]}"
+    return f"{way}_{TYPES[found[1]]}_{found[2]}" + ("_tans" if found[3] == "1" else "")
 
 
 def blocks_of(lines):
@@ -76,15 +79,16 @@ def shortest_loop(blocks, home):
     return None
 
 
-def common_path(lines):
-    """The loop over steps: it rounds to z twice and votes."""
+def common_path(lines, tans):
+    """The loop over steps: it votes twice, counts bits and, but for tANS, rounds to z twice."""
     blocks = blocks_of(lines)
     loops = []
     for begin, (code, _) in blocks.items():
-        if any("F2I.S16" in text for text in code):
-            path = shortest_loop(blocks, begin)
-            if path and any("VOTE" in t for t in path) and \
-                    sum("F2I.S16" in t for t in path) == 2:
+        if tans or any("F2I.S16" in text for text in code):
+            path = shortest_loop(blocks, begin) or []
+            if sum("VOTE" in t for t in path) == 2 and \
+                    sum("F2I.S16" in t for t in path) == (0 if tans else 2) and \
+                    any("POPC" in t for t in path):
                 loops.append(path)
     return min(loops, key=len) if loops else None
 
@@ -105,6 +109,7 @@ def main():
     parser.add_argument("--nvcc", required=True)
     parser.add_argument("--include", required=True)
     parser.add_argument("--arch", default="sm_90")
+    parser.add_argument("--unit", default="gate.cu", choices=KERNELS)
     parser.add_argument("--nvdisasm", default=shutil.which("nvdisasm"))
     here = os.path.dirname(os.path.abspath(__file__))
     parser.add_argument("--budget", default=os.path.join(here, "budget.txt"))
@@ -116,7 +121,7 @@ def main():
         cubin = os.path.join(folder, "gate.cubin")
         done = subprocess.run([args.nvcc, "-std=c++17", f"-arch={args.arch}", "-Xptxas", "-v",
                                "-Werror", "all-warnings", "-cubin", f"-I{args.include}", "-o",
-                               cubin, os.path.join(here, "gate.cu")],
+                               cubin, os.path.join(here, args.unit)],
                               capture_output=True, text=True)
         if done.returncode != 0:
             sys.exit(done.stdout + done.stderr)
@@ -127,7 +132,7 @@ def main():
             for part in re.split(r"\n\.text\.", text)[1:]:
                 name = kernel_name(part.split(":")[0])
                 if name:
-                    sass[name] = common_path(part.splitlines())
+                    sass[name] = common_path(part.splitlines(), name.endswith("tans"))
         else:
             print("no nvdisasm: instructions are not counted")
         entries = re.findall(r"Compiling entry function '(\w+)'.*?\n(.*?)Used (\d+) registers(.*?)\n",
@@ -156,8 +161,8 @@ def main():
                 limit = budget.get(f"{args.arch}/{name}/instructions")
                 if limit and total > int(limit):
                     complaints.append(f"{name}: {total} instructions of {limit}")
-        if seen != 4:
-            complaints.append(f"{seen} kernels of 4 were found")
+        if seen != KERNELS[args.unit]:
+            complaints.append(f"{seen} kernels of {KERNELS[args.unit]} were found")
     print("\n".join(complaints))
     sys.exit(1 if complaints else 0)
 

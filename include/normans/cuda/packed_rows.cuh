@@ -32,50 +32,51 @@ __device__ uint32_t code_from(const Source& source, const scalar_position& at)
     }
 }
 
-// Any sink, for one logical warp. Neighbours in a row that share a byte write it together. Others
-// that share one (rows of odd lengths, or at odd places) take turns: of two that do, one is even.
-template <uint32_t Width, bool Nibbles, class Sink>
+// A box of 4-bit codes, for one logical warp. Neighbours in a row that share a byte write it
+// together. Others that share one (rows of odd lengths, or at odd places) take turns: of two that
+// do, one is even.
+template <uint32_t Width, class Sink>
 class packed_sink {
-    static constexpr bool packs = Nibbles && is_box_v<Sink>;
     using threads = warp_threads<Width>;
 
 public:
-    __device__ packed_sink(const Sink& sink, [[maybe_unused]] uint32_t dim) : sink_(sink), dim_(dim)
+    __device__ packed_sink(const Sink& sink, uint32_t dim) : sink_(sink), dim_(dim)
     {
-        if constexpr (packs)
-            all_pairs_ = Width > 1 && ((ptrdiff_t(dim) | sink.box.head_stride |
-                                        sink.box.token_stride) & 1) == 0;
+        all_pairs_ = Width > 1 && ((ptrdiff_t(dim) | sink.box.head_stride |
+                                    sink.box.token_stride) & 1) == 0;
     }
 
+    __device__ void move(const scalar_position& at)
+    {
+        const ptrdiff_t i = row_offset(at, sink_.box.head_stride, sink_.box.token_stride);
+        row_ = kept(sink_.box.data + (i >> 1));
+        odd_ = uint32_t(i & 1);
+    }
     /// By all threads together; the first `here` have a scalar.
     __device__ void operator()(const scalar_position& at, uint32_t code, uint32_t here) const
     {
         const uint32_t rank = threads::rank();
-        if constexpr (!packs) {
-            if (rank < here) sink_(at, code);
-        } else {
-            const uint32_t next = threads::of_next(code);
-            const ptrdiff_t i = offset_of(at, sink_.box.head_stride, sink_.box.token_stride);
-            const bool odd = (i & 1) != 0;
-            const bool first = !odd && rank + 1 < here && at.channel + 1 < dim_;
-            if (first) sink_.box.data[i >> 1] = uint8_t(code | next << 4);
-            if (all_pairs_) return;
-            const bool alone = rank < here && !first && !(odd && rank != 0 && at.channel != 0);
-            if (!threads::any(alone)) return;
-            for (uint32_t turn = 0; turn < 2; ++turn) {
-                threads::barrier();
-                if (!alone || odd != (turn != 0)) continue;
-                const uint32_t there = sink_.box.data[i >> 1];
-                sink_.box.data[i >> 1] =
-                    uint8_t(odd ? (there & 15) | code << 4 : (there & 0xf0) | code);
-            }
+        const uint32_t next = threads::of_next(code);
+        const uint32_t i = at.channel + odd_;
+        const bool odd = (i & 1) != 0;
+        const bool first = !odd && rank + 1 < here && at.channel + 1 < dim_;
+        if (first) row_[i >> 1] = uint8_t(code | next << 4);
+        if (all_pairs_) return;
+        const bool alone = rank < here && !first && !(odd && rank != 0 && at.channel != 0);
+        if (!threads::any(alone)) return;
+        for (uint32_t turn = 0; turn < 2; ++turn) {
             threads::barrier();
+            if (!alone || odd != (turn != 0)) continue;
+            const uint32_t there = row_[i >> 1];
+            row_[i >> 1] = uint8_t(odd ? (there & 15) | code << 4 : (there & 0xf0) | code);
         }
+        threads::barrier();
     }
 
 private:
     const Sink& sink_;
-    uint32_t dim_;
+    uint32_t dim_, odd_ = 0;
+    uint8_t* row_ = nullptr;
     bool all_pairs_ = false;
 };
 
@@ -83,14 +84,12 @@ private:
 template <uint32_t Width, bool Nibbles, class Sink>
 class any_sink {
     static constexpr bool packs = Nibbles && is_box_v<Sink>;
-    using inner = std::conditional_t<packs, packed_sink<Width, true, Sink>, sink_rows<Sink>>;
+    using inner = std::conditional_t<packs, packed_sink<Width, Sink>, sink_rows<Sink>>;
 
 public:
     __device__ any_sink(const Sink& sink, uint32_t dim) : to_(made(sink, dim)) {}
-    __device__ void move([[maybe_unused]] const scalar_position& at)
-    {
-        if constexpr (!packs) to_.move(at);
-    }
+    /// Where a row begins, before its scalars.
+    __device__ void move(const scalar_position& at) { to_.move(at); }
     /// By all threads together; the first `here` have a scalar.
     __device__ void operator()(const scalar_position& at, uint32_t code, uint32_t here) const
     {
@@ -136,35 +135,49 @@ public:
     __device__ scaled_rows(const block_spec& spec, const Predictor& predictor)
         : scales_(spec.scales), predictor_(predictor)
     {
-        if (Scaled && scales_.group != 0)
-            shift_ = __popc(scales_.group) == 1 ? uint32_t(__popc(scales_.group - 1)) : no_shift;
+        if (!Scaled || scales_.group == 0) return;
+        shift_ = __popc(scales_.group) == 1 ? uint32_t(__popc(scales_.group - 1)) : no_shift;
+        length_ = scales_.group < longest ? scales_.group : longest;
     }
     __device__ void move(const scalar_position& at)
     {
         predictor_.move(at);
-        if (Scaled) row_ = scales_.data + row_offset(at, scales_.head_stride, scales_.token_stride);
+        if (Scaled)
+            row_ = kept(scales_.data + row_offset(at, scales_.head_stride, scales_.token_stride));
+        first_ = longest;
     }
-    /// The mean is map_mean's but for NaN payloads.
+    /// Finds the scale, if it is another one than the scalar before had. True in a new row.
+    __device__ bool regroup(const scalar_position& at)
+    {
+        if (at.channel - first_ < length_) return false;
+        const uint32_t group =
+            shift_ != no_shift ? at.channel >> shift_ : at.channel / scales_.group;
+        first_ = group * length_;
+        if (Scaled) {
+            bits_ = float_to_bits(row_[ptrdiff_t(group) * scales_.group_stride]);
+            scale_ = make_scale(bits_);
+        }
+        return true;
+    }
+    __device__ const code_scale& scale() const { return scale_; }
+    /// After regroup(). The mean is map_mean's but for NaN payloads.
     __device__ scaled_input operator()(const scalar_position& at) const
     {
         const mapped_prediction p = predictor_(at);
-        if constexpr (Scaled) {
-            const uint32_t group =
-                shift_ != no_shift ? at.channel >> shift_ : at.channel / scales_.group;
-            const uint32_t bits = float_to_bits(row_[ptrdiff_t(group) * scales_.group_stride]);
-            return {p.mean, p.sigma_index, bits, make_scale(bits)};
-        } else {
-            return {p.mean, p.sigma_index, 0, {one_bits, one_bits, 0}};
-        }
+        return {p.mean, p.sigma_index, bits_, scale_};
     }
 
 private:
     static constexpr uint32_t no_shift = 32;  // groups of another length than a power of 2
+    static constexpr uint32_t longest = uint32_t(1) << 31;
 
     const scale_view& scales_;
     uint32_t shift_ = 31;  // from a channel to its group; one group in all
     predictor_rows<Predictor> predictor_;
     const float* row_ = nullptr;
+    uint32_t length_ = longest, first_ = longest;  // of the group; where it begins, or `longest`
+    uint32_t bits_ = 0;
+    code_scale scale_{one_bits, one_bits, 0};
 };
 
 __device__ inline uint32_t fast_mean_in_codes(const scaled_input& in)

@@ -132,16 +132,19 @@ public:
 
     __device__ bool locate(const warp_scalar& s, uint32_t slot, warp_interval& found) const
     {
-        constexpr float low = float(lowest) + 0.5f, high = float(highest) + 1.0f;
-        // Boundary i lies at i - 1/2.
-        float near = fused(shaped_.guessed_z(slot), s.deviation, bits_to_float(s.mean)) + 1.0f;
+        constexpr float low = float(lowest + 1), high = float(highest);
+        // Boundary i lies at i - 1/2. The nearest, but for the first and the last ...
+        float near = fused(shaped_.guessed_z(slot), s.deviation, bits_to_float(s.mean)) + 0.5f;
         near = near > low ? near : low;
         near = near < high ? near : high;
-        const int boundary = int(near) - (near < 0 ? 1 : 0);
-        const uint32_t near_cdf = cdf(s, boundary);
-        const int other = slot < near_cdf ? boundary - 1 : boundary + 1;
-        const bool known = between(s, slot < near_cdf ? other : boundary, near_cdf,
-                                   cdf(s, other), found);
+        const float shifted = near + rounding;
+        near = shifted - rounding;
+        const uint32_t near_cdf = inner_cdf(s, near - 0.5f);
+        // ... and the one on its other side.
+        const bool below = slot < near_cdf;
+        const float other = below ? near - 1.0f : near + 1.0f;
+        const uint32_t code = float_to_bits(shifted) - float_to_bits(rounding) - (below ? 1 : 0);
+        const bool known = between(s, code, near_cdf, cdf(s, other), found);
         return known & (slot - found.start < found.freq);
     }
 
@@ -154,8 +157,8 @@ public:
 
     __device__ bool find(const warp_scalar& s, uint32_t code, warp_interval& found) const
     {
-        const int i = int(code ^ format.code_sign()) + lowest;
-        return between(s, i, cdf(s, i), cdf(s, i + 1), found) & (found.freq != 0);
+        const float i = float(int(code ^ format.code_sign()) + lowest);
+        return between(s, code, cdf(s, i), cdf(s, i + 1.0f), found) & (found.freq != 0);
     }
 
     __device__ warp_interval search_code(const warp_scalar& s, uint32_t code) const
@@ -167,25 +170,32 @@ private:
     static constexpr int lowest = integer_model<Type>::lowest;
     static constexpr int highest = integer_model<Type>::highest;
 
-    // False where the scalar may be far: see warp_view.
-    __device__ static bool between(const warp_scalar& s, int code, uint32_t one, uint32_t other,
-                                   warp_interval& found)
+    static constexpr float rounding = 12582912.0f;  // added to a small number: to an integer
+
+    // `code`: all bits above its own are ignored. False where the scalar may be far: see warp_view.
+    __device__ static bool between(const warp_scalar& s, uint32_t code, uint32_t one,
+                                   uint32_t other, warp_interval& found)
     {
         const uint32_t start = one < other ? one : other;
-        found = {start, (one < other ? other : one) - start,
-                 uint32_t(code - lowest) ^ format.code_sign(), 0};
+        found = {start, (one < other ? other : one) - start, code & (2 * format.code_sign() - 1),
+                 0};
         return fabsf(bits_to_float(s.bias)) < 134217728.0f;
     }
 
-    __device__ uint32_t cdf(const warp_scalar& s, int i) const
+    // C at an edge between two codes.
+    __device__ uint32_t inner_cdf(const warp_scalar& s, float edge) const
     {
-        int z = i <= lowest ? lowest_z : highest_z;
 #if !defined(__CUDA_ARCH__)
         if (exponent_field(s.bias) == 255) return 0;  // the host's z_of takes finite numbers only
 #endif
-        if (i > lowest && i <= highest)
-            z = z_of(float_to_bits(float(2 * i - 1)) - (uint32_t(1) << 23), s.slope, s.bias);
-        return shaped_.slots_below(z);
+        return shaped_.slots_below(z_of(float_to_bits(edge), s.slope, s.bias));
+    }
+
+    // C of boundary i, lowest .. highest + 1 = -lowest.
+    __device__ uint32_t cdf(const warp_scalar& s, float i) const
+    {
+        if (fabsf(i) < float(-lowest)) return inner_cdf(s, i - 0.5f);
+        return shaped_.slots_below(i < 0 ? lowest_z : highest_z);
     }
 
     __device__ scalar_model full(const warp_scalar& s) const
@@ -200,8 +210,9 @@ private:
 template <scalar_type Type>
 class small_float_view : public warp_view<Type> {
 public:
-    struct storage : warp_model<Type> {
-        __device__ const warp_model<Type>& factors() const { return *this; }
+    using tables = warp_model<Type>;
+    struct storage : tables {
+        __device__ const tables& factors() const { return *this; }
     };
 
     __device__ small_float_view(const storage& in, uint32_t users) : warp_view<Type>(in, users) {}
@@ -231,18 +242,25 @@ public:
     {
     }
 
-    __device__ warp_scalar prepare(const scaled_input& in, uint32_t nibble) const
+    /// What the scalars of a row's group share. A scale that does not count: means are 0, sigmas 0.
+    struct factors {
+        typename view::tables::factor steps;
+        uint32_t inverse, mean, sigma;  // means times one plus the other, sigma's index or this
+    };
+
+    __device__ factors factors_of(uint32_t nibble, const code_scale& scale) const
     {
-        const uint32_t mean = fast_mean_in_codes(in);
-        const bool known = in.scale.scale != 0 && exponent_field(mean) != 255;
-        auto steps = tables_.factors().row[nibble];
-        if (known) {
-            steps.slope = multiply(steps.slope, in.scale.scale);
-            steps.deviation *= bits_to_float(in.scale.inverse);
-        } else {
-            steps.slope = one_bits;
-        }
-        return view_.prepare(mean, known ? in.sigma_index : sigma_zero, steps);
+        factors f{tables_.factors().row[nibble], scale.inverse, minus_zero_bits, 0};
+        f.steps.slope = multiply(f.steps.slope, scale.scale);
+        f.steps.deviation *= bits_to_float(scale.inverse);
+        if (scale.scale == 0) f = {f.steps, 0, 0, sigma_zero};
+        return f;
+    }
+    __device__ warp_scalar prepare(const scaled_input& in, const factors& f) const
+    {
+        // A mean that is no number is far from all, whatever sigma: no need to ask.
+        const uint32_t mean = map_mean_fast(in.mean, f.inverse, f.mean);
+        return view_.prepare(mean, in.sigma_index | f.sigma, f.steps);
     }
     static __device__ state first() { return rans_format::lower_bound; }
     static __device__ bool ended(state x) { return x == first(); }
@@ -369,9 +387,18 @@ public:
     {
     }
 
-    __device__ scalar prepare(const scaled_input& in, uint32_t nibble) const
+    struct factors {
+        int row_step;
+        code_scale scale;
+    };
+
+    static __device__ factors factors_of(uint32_t nibble, const code_scale& scale)
     {
-        return rows_.prepare(in.mean, in.sigma_index, int(nibble) + min_row_step, in.scale);
+        return {int(nibble) + min_row_step, scale};
+    }
+    __device__ scalar prepare(const scaled_input& in, const factors& f) const
+    {
+        return rows_.prepare(in.mean, in.sigma_index, f.row_step, f.scale);
     }
     static __device__ state first()
     {

@@ -151,6 +151,7 @@ private:
         input_rows<Predictor> inputs(spec, predictor);
         for (; walker.before(count); walker.forward(Width)) {
             inputs.move(walker.at);
+            inputs.regroup(walker.at);
             const int step = int(row_steps.nibble(walker.at.token)) + min_row_step;
             parameters.add(hashed(inputs(walker.at), step));
         }
@@ -177,16 +178,19 @@ private:
         typename coder::state x = steps.open(stored, words);
         mask corrupt{false};
         input_rows<Predictor> inputs(spec, predictor);
-        const packed_sink<Width, nibbles, Sink> to(sink, spec.dim);
+        any_sink<Width, nibbles, Sink> to(sink, spec.dim);
         lane_walker walker(spec, rank < count ? rank : count - 1);
         uint32_t nibble = 0;
+        typename coder::factors factors{};
         const auto move = [&] {
             inputs.move(walker.at);
+            to.move(walker.at);
             nibble = row_steps.nibble(walker.at.token);
         };
         const auto step = [&](uint32_t here) {
             const bool active = rank < here;
-            const auto scalar = steps.prepare(inputs(walker.at), nibble);
+            if (inputs.regroup(walker.at)) factors = steps.factors_of(nibble, inputs.scale());
+            const auto scalar = steps.prepare(inputs(walker.at), factors);
             const uint32_t code = steps.decode(x, scalar, active, words, corrupt);
             if (active) content.add(code);
             to(walker.at, code, here);
@@ -220,13 +224,15 @@ private:
         const uint32_t count = header.count;
         lane_walker walker(spec, threads::rank());
         input_rows<Predictor> inputs(spec, predictor);
-        const packed_sink<Width, nibbles, Sink> to(sink, spec.dim);
+        any_sink<Width, nibbles, Sink> to(sink, spec.dim);
         for (uint32_t done = 0; done < count; done += Width, walker.forward(Width)) {
             const uint32_t here = count - done < Width ? count - done : Width;
             uint32_t code = 0;
             if (walker.before(count)) {
+                to.move(walker.at);
                 if (header.mode == block_mode::predicted) {
                     inputs.move(walker.at);
+                    inputs.regroup(walker.at);
                     const scaled_input in = inputs(walker.at);
                     code = expected(in);
                     parameters.add(hashed(in, 0));
@@ -270,6 +276,7 @@ private:
                 mine.constant = mine.constant && code == first_code;
                 if (mine.predicted) {
                     inputs.move(walker.at);
+                    inputs.regroup(walker.at);
                     const scaled_input in = inputs(walker.at);
                     mine.predicted = code == expected(in);
                     parameters.add(hashed(in, 0));
@@ -305,6 +312,7 @@ private:
         const coder steps(storage_, members);
         typename coder::state x = steps.first();
         uint32_t escaped = 0, nibble = 0;
+        typename coder::factors factors{};
         input_rows<Predictor> inputs(spec, predictor);
         lane_walker walker(spec, rank < tail ? count - tail + rank : count - 1);
         const auto move = [&] {
@@ -314,7 +322,8 @@ private:
         const auto step = [&](bool active) {
             const uint32_t code = active ? code_from<nibbles>(source, walker.at) : 0;
             if (active) content.add(code);
-            const auto scalar = steps.prepare(inputs(walker.at), nibble);
+            if (inputs.regroup(walker.at)) factors = steps.factors_of(nibble, inputs.scale());
+            const auto scalar = steps.prepare(inputs(walker.at), factors);
             const mask lost = steps.encode(x, scalar, code, active, words);
             if (lost.possible != 0) escaped += lost.set;
         };
@@ -368,6 +377,7 @@ private:
                     for (uint32_t channel = threads::rank(); channel < spec.dim; channel += Width) {
                         here.index = first + channel;
                         here.channel = channel;
+                        inputs.regroup(here);
                         const scaled_input in = inputs(here);
                         add_to_row<Type>(row, model, in, fast_mean_in_codes(in),
                                          code_from<nibbles>(source, here));
