@@ -109,14 +109,18 @@ struct inputs_for<integer_lanes<V>> {
 template <class Lanes, class Model, class Job>
 using inputs_t = typename inputs_for<Lanes>::template type<Model, Job>;
 
-// Runs f(group, context, id) for `blocks` blocks of `lanes` lanes. Integers take planes only.
+// Integers, and fp8 types as one, take planes only.
+template <class Model>
+constexpr bool planes_only_v = Model::format.is_integer || std::is_same_v<Model, any_fp8_model>;
+
+// Runs f(group, context, id) for `blocks` blocks of `lanes` lanes.
 template <class Backend, bool Wide, class Model, class Function>
 void with_lanes(uint32_t lanes, uint32_t blocks, const Model& model, shape_id shape, Function f)
 {
     const auto scalar = [&](auto group) {
         f(group, typename scalar_backend::context<Model>(model, shape), backend_id::scalar);
     };
-    if constexpr (!Model::format.is_integer)
+    if constexpr (!planes_only_v<Model>)
         if (lanes == 1) return scalar(scalar_lanes<1>{});
     if constexpr (std::is_same_v<Backend, scalar_backend>) {
         scalar(scalar_lanes<max_lanes>{});

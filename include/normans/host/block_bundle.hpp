@@ -74,6 +74,24 @@ private:
                alike(block_[0].job, next.job);
     }
 
+    void run_floats(const block_spec& spec)
+    {
+        constexpr bool fp8_by_planes =
+            sizeof(typename Block::code) == 1 && !std::is_same_v<Backend, scalar_backend>;
+        if constexpr (fp8_by_planes)
+            if (block_[0].header.lanes != 1)
+                return run_with(any_fp8_model{shape_of(spec.shape), spec.sigma_offset,
+                                              spec.marginal, spec.dtype});
+        with_scalar<typename Block::code>(spec.dtype, [&](auto type) {
+            const normal_model<decltype(type)::value> model{shape_of(spec.shape),
+                                                            spec.sigma_offset, spec.marginal};
+            if constexpr (fp8_by_planes)
+                run<scalar_lanes<1>>(scalar_backend::context<decltype(model)>(model, spec.shape),
+                                     backend_id::scalar);
+            else run_with(model);
+        });
+    }
+
     template <class Model>
     void run_with(const Model& model)
     {
@@ -113,10 +131,7 @@ void block_bundle<Backend, Block>::flush()
     if (has_scale(spec.dtype)) {
         if constexpr (scaled_by_planes_v<Backend, job>) run_with(any_scaled_model(spec));
     } else {
-        with_scalar<typename Block::code>(spec.dtype, [&](auto type) {
-            run_with(normal_model<decltype(type)::value>{shape_of(spec.shape), spec.sigma_offset,
-                                                         spec.marginal});
-        });
+        run_floats(spec);
     }
     for (uint32_t i = 0; i < size_; ++i) block_[i].finish();
     size_ = 0;

@@ -100,6 +100,7 @@ inline e2m1_words make_e2m1_words()
 template <class V>
 struct plane_model<V, any_scaled_model> : detail::plane_slopes {
     static constexpr scalar_format format = any_scaled_model::format;
+    static constexpr scalar_format codes() { return format; }
     static constexpr int unit_bits = 18;  // see above
     static constexpr uint32_t centre = 1 << 14;
 

@@ -458,7 +458,7 @@ private:
         if (decoding) {
             V::keep(to.deviation, V::mul(V::reciprocal(slope), V::set_float(guess_unit_)));
         } else if constexpr (!scaled) {
-            to.limits = Lanes::template limits_of<Model>(slope);
+            to.limits = Lanes::limits_of(model_, slope);
             const floats measured = V::mul(slope, V::set_float(bits_to_float(statistics_scale)));
             V::store(to.weight_origin, Lanes::weight_origins(model_, measured));
         }

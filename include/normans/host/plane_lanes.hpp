@@ -9,8 +9,8 @@
 
 #include <cstring>
 
-#include "../block/row_scale.hpp"
 #include "../core/lanes.hpp"
+#include "fp8_model.hpp"
 #include "lane_places.hpp"
 
 namespace normans {
@@ -48,6 +48,13 @@ inline const cdf_pieces& cdf_pieces_at(shape_id id)
     return cdf_pieces_of<shape_id::gaussian>;
 }
 
+/// Of 8-bit types, *plain* magnitudes are no subnormals, not the end of the range, and not so large
+/// that z could leave the range of the conversion to integers (2^31).
+constexpr uint32_t lowest_plain(const scalar_format& format)
+{
+    return (1u << format.mantissa_bits) + 1;
+}
+
 /// Slopes by sigma index, and which of them are too large.
 struct plane_slopes {
     uint32_t slope[8];        // the sigma offset folded in
@@ -64,38 +71,75 @@ struct plane_slopes {
 
 }  // namespace detail
 
-/// A normal_model together with its constants as registers want them.
+/// What 16-bit types know at compile time.
 template <class V, class Model>
-struct plane_model : detail::plane_slopes {
-    static constexpr scalar_format format = Model::format;
-    static constexpr int p = int(format.mantissa_bits);
+struct plane_constants {
+    explicit plane_constants(const Model&) {}
+    static constexpr scalar_format codes() { return Model::format; }
+    static NORMANS_INLINE typename V::words past_finite()
+    {
+        return V::set(Model::format.largest_finite + 1);
+    }
+    static NORMANS_INLINE typename V::words narrowest_cell()
+    {
+        return V::set(detail::smallest_cell<Model>);
+    }
+    static constexpr uint32_t smallest_normal = 1u << Model::format.mantissa_bits;
+};
 
-    Model scalar;
-    const marginal_table* marginal;
-    typename V::pieces cdf;             // C over z
-    typename V::small_table low_edges;  // edges of subnormals, high halves of fp32 (8-bit types)
+/// The same of an fp8 type, p mantissa bits, as registers want it. There magnitudes are kept times
+/// 2^(7 - p): floats' upper halves but for the exponent's bias.
+template <class V>
+struct plane_constants<V, any_fp8_model> {
+    typename V::small_table low_edges;  // edges of subnormals, high halves of fp32
     typename V::byte_table low_codes;   // see plane_lanes::first_boundary
     typename V::small_table low_values;
-    typename V::word_table weight;  // row_weights
-    uint32_t weight_origin;
-    uint32_t unit;         // unit - slope: sigma as fp32 bits, see normal_model
-    uint32_t escape_bits;  // raw bits of an escape
+    scalar_format format;
+    typename V::words one, per_one;        // 1 as a magnitude; 2^16 / that
+    typename V::words end;                 // of the finite ones
+    typename V::words rebias, below_edge;  // a normal's upper half; its lower edge's
+    // See plane_lanes::first_boundary.
+    typename V::words mask, lowest, normal, normal_end, first_code;
+    typename V::words smallest_cell, smallest_normal_code;
+    typename V::words lowest_plain;  // see plane_lanes::slope_limits
+    uint32_t next_edge;              // from a normal's edge to the next, as fp32 bits
+    static constexpr uint32_t smallest_normal = 128;
 
-    plane_model(const Model& model, shape_id id)
-        : plane_model(model, detail::cdf_pieces_at(id), low_tables())
+    explicit plane_constants(const any_fp8_model& model)
+        : plane_constants(model.codes(), tables_of(model))
     {
     }
-
-    /// Slopes beyond 2^36 could carry an edge out of the range of the integer conversion; of 8-bit
-    /// types those that leave no code plain are left to the exact model too.
-    static constexpr int largest_slope_exponent =
-        p <= 3 && format.bias + 28 < 36 ? format.bias + 28 : 36;
+    const scalar_format& codes() const { return format; }
+    const typename V::words& past_finite() const { return end; }
+    const typename V::words& narrowest_cell() const { return smallest_cell; }
 
 private:
     struct table_words {
         uint16_t low_edges[16], low_values[16];
         uint8_t low_codes[32];
     };
+
+    plane_constants(const scalar_format& type, const table_words& words)
+        : low_edges(words.low_edges), low_codes(words.low_codes), low_values(words.low_values),
+          format(type)
+    {
+        const uint32_t p = format.mantissa_bits;
+        const uint32_t unit = 1u << (7 - p), zero = uint32_t(127 - format.bias) << 7;
+        one = V::set(unit);
+        per_one = V::set(1u << (9 + p));
+        end = V::set((format.largest_finite + 1) * unit);
+        rebias = V::set(zero);
+        below_edge = V::set(zero - unit / 2);
+        mask = V::set(0x8000 - unit);
+        lowest = V::set(zero - (p << 7));
+        normal = V::set((p + 1) << 7);
+        normal_end = V::set(((p + 1) << 7) + 1);
+        first_code = V::set((p << 7) - unit);
+        smallest_cell = V::set(zero + 128);
+        smallest_normal_code = V::set(1u << p);
+        lowest_plain = V::set(detail::lowest_plain(format));
+        next_edge = unit << 16;
+    }
 
     // The upper half of n * 2^exponent as fp32, n < 256.
     static constexpr uint16_t high_half(uint32_t n, int exponent)
@@ -106,11 +150,10 @@ private:
         return uint16_t(uint32_t(127 + exponent + top) << 7 | ((n << (7 - top)) & 127));
     }
 
-    static constexpr table_words make_tables()
+    static constexpr table_words make_tables(scalar_format type)
     {
         table_words out{};
-        if (p > 3) return out;
-        constexpr int half_step = -(format.bias + p);
+        const int p = int(type.mantissa_bits), half_step = -(type.bias + p);
         for (uint32_t i = 0; i < 16; ++i) {  // see edge_bits, value_bits
             out.low_edges[i] = high_half(i == 0 ? 0 : 2 * i - 1, half_step);
             out.low_values[i] = high_half(2 * i, half_step);
@@ -122,18 +165,46 @@ private:
         return out;
     }
 
-    static const table_words& low_tables()
+    static const table_words& tables_of(const any_fp8_model& model)
     {
-        static constexpr table_words words = make_tables();
-        return words;
+        return model.by([](const auto& exact) -> const table_words& {
+            static constexpr table_words words =
+                make_tables(std::decay_t<decltype(exact)>::format);
+            return words;
+        });
+    }
+};
+
+/// A model together with its constants as registers want them.
+template <class V, class Model>
+struct plane_model : detail::plane_slopes, plane_constants<V, Model> {
+    static constexpr auto format = Model::format;
+    static constexpr bool grouped = format.code_bits == 16;
+
+    Model scalar;
+    const marginal_table* marginal;
+    typename V::pieces cdf;  // C over z
+    typename V::word_table weight;  // row_weights
+    uint32_t weight_origin;
+    uint32_t unit;         // unit - slope: sigma as fp32 bits, see normal_model
+    uint32_t escape_bits;  // raw bits of an escape
+
+    plane_model(const Model& model, shape_id id) : plane_model(model, detail::cdf_pieces_at(id)) {}
+
+    /// Slopes beyond 2^36 could carry an edge out of the range of the integer conversion; of 8-bit
+    /// types those that leave no code plain are left to the exact model too.
+    static int largest_slope_exponent(const scalar_format& codes)
+    {
+        return !grouped && codes.bias + 28 < 36 ? codes.bias + 28 : 36;
     }
 
-    plane_model(const Model& model, const detail::cdf_pieces& pieces, const table_words& words)
-        : detail::plane_slopes(model.shape, model.sigma_offset, largest_slope_exponent),
-          scalar(model), marginal(model.marginal), cdf(pieces.base, pieces.rise),
-          low_edges(words.low_edges), low_codes(words.low_codes), low_values(words.low_values),
-          weight(row_weights().weight),
-          weight_origin(detail::row_weight_origin<Model>(model.shape)),
+private:
+    plane_model(const Model& model, const detail::cdf_pieces& pieces)
+        : detail::plane_slopes(model.shape, model.sigma_offset,
+                               largest_slope_exponent(detail::codes_of(model))),
+          plane_constants<V, Model>(model), scalar(model), marginal(model.marginal),
+          cdf(pieces.base, pieces.rise), weight(row_weights().weight),
+          weight_origin(detail::weight_origin_of(model)),
           unit(one_bits + model.shape.unit_slope),
           escape_bits(model.marginal == nullptr ? raw_bits_limit : 0)
     {
@@ -415,16 +486,9 @@ struct plane_lanes {
         return V::sub(V::set(model.weight_origin), V::high_words(slope));
     }
 
-    /// Of 8-bit types, *plain* magnitudes are no subnormals, not the end of the range, and not so
-    /// large that z could leave the range of the conversion to integers (2^31).
     template <class Model>
-    static constexpr uint32_t lowest_plain = (1u << Model::format.mantissa_bits) + 1;
-
-    template <class Model>
-    static NORMANS_INLINE slope_limits limits_of(const floats& slope)
+    static NORMANS_INLINE slope_limits limits_of(const Model& model, const floats& slope)
     {
-        constexpr scalar_format format = Model::format;
-        constexpr int p = Model::p;
         uint16_t high[width];
         V::store(high, V::high_words(slope));
         uint16_t most = 0;
@@ -432,12 +496,14 @@ struct plane_lanes {
         const int past = (most >> 7) + 3 - 127;  // with a row step slopes are below 2^past
         const int field = 127 + 27 - past;
         slope_limits limits{bits_to_float(uint32_t(field < 254 ? field : 254) << 23), 0};
-        if constexpr (p <= 3) {
+        if constexpr (!Model::grouped) {
             // Values below 2^(octave + 1 - bias) give less than 2^30, a product less than 2^27.
+            const scalar_format& format = model.codes();
             const int octave = 29 + format.bias - past;
-            const uint32_t end = uint32_t((octave < 1 ? 1 : octave < 32 ? octave : 32) + 1) << p;
+            const uint32_t end = uint32_t((octave < 1 ? 1 : octave < 32 ? octave : 32) + 1)
+                                 << format.mantissa_bits;
             const uint32_t last = (end < format.largest_finite ? end : format.largest_finite) - 1;
-            limits.plain_span = last - lowest_plain<Model>;
+            limits.plain_span = last - detail::lowest_plain(format);
         }
         return limits;
     }
@@ -464,7 +530,7 @@ struct plane_lanes {
         } else if (V::any_above(mean, m.limits.mean)) {
             outside |= V::any_above(product(), limit);
         }
-        if constexpr (Model::p > 3) {
+        if constexpr (Model::grouped) {
             const words high = V::both(V::high_words(mean), V::set(0x7fff));
             if (!measuring) {
                 const floats slope = V::load_kept(stored->slope);
@@ -473,7 +539,7 @@ struct plane_lanes {
                 const words largest = V::larger(V::larger(V::template shr<7>(high), sigma_field),
                                                 V::set(uint32_t(128 - Model::format.bias)));
                 const words bits = V::sub_saturated(
-                    V::add(sigma_field, V::set(uint32_t(Model::p - 3))), largest);
+                    V::add(sigma_field, V::set(Model::format.mantissa_bits - 3)), largest);
                 V::store(m.group_bits, bits);
                 V::store(m.group_size, V::power(bits));
             }
@@ -541,20 +607,18 @@ struct plane_lanes {
     static NORMANS_INLINE void add_row(row_sums& sums, const Model& model, const models& m,
                                        const values& codes, const mask& active)
     {
-        constexpr scalar_format format = Model::format;
-        const words magnitude = V::both(codes, V::set(format.code_sign() - 1));
-        const bool careful = is_careful<Model>(m, magnitude);
+        const words magnitude = V::both(codes, V::set(Model::format.code_sign() - 1));
+        const bool careful = is_careful(model, m, magnitude);
         const models* step = &m;
         NORMANS_HIDE(step);
         const floats slope = V::mul(V::load_kept(step->channel_slope),
                                     V::set_float(bits_to_float(statistics_scale)));
         const floats product = V::mul(V::load_kept(step->mean), slope);
         words field{}, z;
-        if (Model::p > 3 || careful) {
+        if (Model::grouped || careful) {
             const floats value = code_values<true>(model, codes, magnitude, field);
             z = V::template round_z<true>(value, slope, product);
-            field = V::larger(V::both(field, V::set(0x7f80)),
-                              V::set(detail::smallest_cell<Model>));
+            field = V::larger(V::both(field, V::set(0x7f80)), model.narrowest_cell());
         } else {
             const floats value = code_values<false>(model, codes, magnitude, field);
             z = V::template round_z<false>(value, slope, product);
@@ -563,9 +627,10 @@ struct plane_lanes {
         words weighted = weigh(model, z, V::sub_saturated(field, V::load(m.weight_origin)));
         bool plain = !m.has_outside && active.all();
         if (careful) {
+            const auto& format = model.codes();
             plain &= !V::any_above(magnitude, format.largest_finite);
-            if constexpr (!format.has_negative_zero)
-                plain &= !V::any(V::equal(codes, V::set(format.code_sign())));
+            if (!format.has_negative_zero)
+                plain &= !V::any(V::equal(codes, V::set(Model::format.code_sign())));
         }
         if (!plain) {
             cold_row cold{m.outside, m.exact, codes, active, weighted};
@@ -581,25 +646,23 @@ struct plane_lanes {
     static NORMANS_INLINE intervals locate(const Model& model, const Guess& guess, const models& m,
                                            const values& slots, const mask& active)
     {
-        constexpr scalar_format format = Model::format;
         const floats value = V::fma(guess(slots), V::load_kept(m.deviation), V::load_kept(m.mean));
         const words high = V::high_words(value), sign = V::both(high, V::set(0x8000));
-        const words size = size_of<Model>(m);
+        const words size = size_of(model, m);
         bool low = true;
-        const words first = first_boundary(model, m, value, V::both(high, V::set(0x7fff)), low);
+        const words first = first_boundary(model, m, value, high, low);
         const words c1 = cdf<false>(model, m, first, sign, low);
         // The neighbour on the side where the slot lies.
         const auto toward_zero =
             V::differ_masks(V::less_signed(slots, c1), V::negative(high));
-        const words second = Model::p > 3 ? V::select(toward_zero, V::sub(first, size),
-                                                      V::add(first, size))
-                                          : V::add(first, V::minus_or_plus_one(toward_zero));
+        const words second = V::sub(V::add(first, size),
+                                    V::where(toward_zero, V::add(size, size)));
         const words c2 = cdf<false>(model, m, second, sign, low);
         const words start = V::smaller(c1, c2), freq = V::sub(V::larger(c1, c2), start);
         intervals out;
-        set_coded<Model>(m, start, freq, V::smaller(first, second), sign, out);
+        set_coded(model, m, start, freq, V::smaller(first, second), sign, out);
         const words inside = V::sub_saturated(freq, V::sub(slots, start));
-        const words in_range = V::sub_saturated(V::set(format.largest_finite + 1),
+        const words in_range = V::sub_saturated(model.past_finite(),
                                                 V::larger(first, second));
         const bool plain =
             !V::any_zero(V::smaller(inside, in_range)) && !m.has_outside && active.all();
@@ -615,14 +678,14 @@ struct plane_lanes {
     static NORMANS_INLINE intervals find(const Model& model, const models& m, const values& codes,
                                          const mask& active)
     {
-        constexpr scalar_format format = Model::format;
-        constexpr int to_sign = 16 - int(format.code_bits);
+        constexpr int to_sign = 16 - int(Model::format.code_bits);
         const words sign = V::both(V::template shl<to_sign>(codes), V::set(0x8000));
-        const words magnitude = V::both(codes, V::set(format.code_sign() - 1));
-        words inner = magnitude;
-        if constexpr (Model::p > 3)
-            inner = V::without(inner, V::sub(size_of<Model>(m), V::set(1)));
-        const bool careful = is_careful<Model>(m, magnitude);
+        const words magnitude = V::both(codes, V::set(Model::format.code_sign() - 1));
+        const words size = size_of(model, m);
+        words inner;
+        if constexpr (Model::grouped) inner = V::without(magnitude, V::sub(size, V::set(1)));
+        else inner = V::mul_low(magnitude, size);
+        const bool careful = is_careful(model, m, magnitude);
         words z1, z2;
         cell_edges(model, m, inner, sign, careful, z1, z2);
         const Model* tables = &model;
@@ -630,14 +693,14 @@ struct plane_lanes {
         const words c1 = tables->cdf(z1), c2 = tables->cdf(z2);
         const words start = V::smaller(c1, c2), freq = V::sub(V::larger(c1, c2), start);
         intervals out;
-        set_coded<Model>(m, start, freq, inner, sign, out);
+        set_coded(model, m, start, freq, inner, sign, out);
         bool plain = !V::any_zero(freq) && !m.has_outside && active.all();
-        if (careful)
-            plain &= !V::any_above(V::add(inner, size_of<Model>(m)), format.largest_finite);
+        const auto in_range = [&]() NORMANS_LAMBDA {
+            return V::sub_saturated(model.past_finite(), V::add(inner, size_of(model, m)));
+        };
+        if (careful) plain &= !V::any_zero(in_range());
         if (!plain) {
-            const words in_range = V::sub_saturated(V::set(format.largest_finite + 1),
-                                                    V::add(inner, size_of<Model>(m)));
-            cold_step cold{m.outside, m.exact, codes, active, out, in_range};
+            cold_step cold{m.outside, m.exact, codes, active, out, in_range()};
             mend_found(model, cold);
             out = cold.out;
         }
@@ -778,10 +841,16 @@ protected:
     }
 
     template <class Model>
-    static NORMANS_INLINE words size_of(const models& m)
+    static NORMANS_INLINE words size_of(const Model& model, const models& m)
     {
-        if constexpr (Model::p > 3) return V::load(m.group_size);
-        else return V::set(1);
+        if constexpr (Model::grouped) return V::load(m.group_size);
+        else return model.one;
+    }
+
+    template <class Model>
+    static NORMANS_INLINE words in_ones(const Model& model, const words& magnitude)
+    {
+        return V::mul_high(magnitude, model.per_one);
     }
 
     // The edge below magnitude h with a sign (0x8000 or 0), as floats; see edge_bits.
@@ -789,20 +858,19 @@ protected:
     static NORMANS_INLINE floats edges(const Model& model, const words& h, const words& sign,
                                        bool low)
     {
-        constexpr scalar_format format = Model::format;
-        constexpr int p = Model::p;
-        if constexpr (p <= 3) {
-            constexpr uint32_t half = 1u << (6 - p), rebias = uint32_t(127 - format.bias) << 7;
-            words edge = V::add(V::template shl<7 - p>(h), V::set(rebias - half));
+        if constexpr (!Model::grouped) {
+            words edge = V::add(h, model.below_edge);
             if (low) {
-                const auto is_low = V::less_signed(h, V::set((1u << p) + 1));
-                edge = V::select(is_low, model.low_edges(h), edge);
+                const auto is_low = V::less_signed(h, V::set(Model::smallest_normal + 1));
+                edge = V::select(is_low, model.low_edges(in_ones(model, h)), edge);
             }
             return V::floats_from_high(V::either(edge, sign));
-        } else if constexpr (format.bias == 127) {
+        } else if constexpr (Model::codes().bias == 127) {
             // The low half of an edge of fp32's subnormals cannot change z (nor can all of it).
             return V::floats_from_high(V::either(V::sub_saturated(h, V::set(1)), sign), 0x8000);
         } else {
+            constexpr scalar_format format = Model::codes();
+            constexpr int p = int(format.mantissa_bits);
             constexpr uint32_t rebias = (uint32_t(127 - format.bias) << 23) - (1u << (22 - p));
             auto edge = V::add(V::template shl<23 - p>(V::widen(h)), V::set_int(rebias));
             if (low) {
@@ -832,11 +900,11 @@ protected:
 
     // Whether any code of a step asks for more than plain_edges knows.
     template <class Model>
-    static NORMANS_INLINE bool is_careful(const models& m, const words& magnitude)
+    static NORMANS_INLINE bool is_careful(const Model& model, const models& m,
+                                          const words& magnitude)
     {
-        if constexpr (Model::p > 3) return true;
-        else return V::any_above(V::sub(magnitude, V::set(lowest_plain<Model>)),
-                                 m.limits.plain_span);
+        if constexpr (Model::grouped) return true;
+        else return V::any_above(V::sub(magnitude, model.lowest_plain), m.limits.plain_span);
     }
 
     // z at both edges of codes (or of groups): the inner, nearer to zero, and the outer.
@@ -844,22 +912,21 @@ protected:
     static NORMANS_INLINE void cell_edges(const Model& model, const models& m, const words& inner,
                                           const words& sign, bool careful, words& z1, words& z2)
     {
-        if constexpr (Model::p <= 3) {
+        if constexpr (!Model::grouped) {
             if (!careful) {
-                constexpr uint32_t next = 1u << (23 - Model::p);
                 const floats edge = edges(model, inner, sign, false);
                 const floats slope = V::load_kept(m.slope), product = V::mul(m.mean, m.slope);
                 z1 = V::template round_z<false>(edge, slope, product);
                 z2 = V::template round_z<false>(V::as_floats(V::add(V::bits(edge),
-                                                                    V::set_int(next))),
+                                                                    V::set_int(model.next_edge))),
                                                 slope, product);
                 return;
             }
         }
         const models* step = &m;
         NORMANS_HIDE(step);
-        const words outer = V::add(inner, size_of<Model>(m));
-        const bool low = may_be_low<Model>(inner, 1u << Model::format.mantissa_bits);
+        const words outer = V::add(inner, size_of(model, m));
+        const bool low = may_be_low<Model>(inner, V::set(Model::smallest_normal + 1));
         z1 = V::template round_z<true>(edges(model, inner, sign, low), V::load_kept(step->slope),
                                        V::mul(step->mean, step->slope));
         NORMANS_HIDE(step);
@@ -870,41 +937,45 @@ protected:
     // Whether any magnitude is small enough for subnormals to matter: rare in real data, so that
     // one branch is cheaper than their tables. (bf16 has fp32's own subnormals.)
     template <class Model>
-    static NORMANS_INLINE bool may_be_low(const words& magnitude, uint32_t limit)
+    static NORMANS_INLINE bool may_be_low(const words& magnitude, const words& end)
     {
-        if constexpr (Model::format.bias == 127) return false;
-        else if constexpr (V::fast_tables && Model::p <= 3) return true;
-        else return V::any(V::less_signed(magnitude, V::set(limit + 1)));
+        if constexpr (!Model::grouped) {
+            if constexpr (V::fast_tables) return true;
+        } else if constexpr (Model::codes().bias == 127) {
+            return false;
+        }
+        return V::any(V::less_signed(magnitude, end));
     }
 
     // The boundary nearest to a value, as a magnitude of at least one group's size; `high` is the
-    // value's upper half without the sign.
+    // value's upper half.
     template <class Model>
     static NORMANS_INLINE words first_boundary(const Model& model, const models& m,
                                                const floats& value, const words& high, bool& low)
     {
-        constexpr scalar_format format = Model::format;
-        constexpr int p = Model::p;
         (void)value;
-        if constexpr (p <= 3) {
+        if constexpr (!Model::grouped) {
             // Values in the order of floats with p bits of mantissa, p + 1 octaves of subnormals.
-            constexpr uint32_t lowest = uint32_t(127 - format.bias - p) << p;
-            constexpr uint32_t normal = uint32_t(p + 1) << p;
-            const words index = V::sub_saturated(V::template shr<7 - p>(high), V::set(lowest));
-            low = may_be_low<Model>(index, normal);
-            const words first = V::sub(index, V::set((uint32_t(p) << p) - 1));
+            const words index = V::sub_saturated(V::both(high, model.mask),
+                                                 model.lowest);
+            low = may_be_low<Model>(index, model.normal_end);
+            const words first = V::sub(index, model.first_code);
             if (!low) return first;
-            return V::select(V::less_signed(index, V::set(normal)),
-                             V::add(model.low_codes(index), V::set(1)), first);
+            const words code = V::add(model.low_codes(in_ones(model, index)), V::set(1));
+            return V::select(V::less_signed(index, model.normal),
+                             V::mul_low(code, model.one), first);
         } else {
-            words below = high;
+            constexpr scalar_format format = Model::codes();
+            constexpr int p = int(format.mantissa_bits);
+            const words positive = V::both(high, V::set(0x7fff));
+            words below = positive;
             low = false;
             if constexpr (format.bias != 127) {
                 constexpr uint32_t rebias = uint32_t(127 - format.bias) << 23;
                 constexpr uint32_t steps = uint32_t(127 + format.bias + p - 1) << 23;
                 const auto magnitude = V::both(V::bits(value), V::set_int(~sign_bit));
                 below = V::narrow(V::template shr<23 - p>(V::sub(magnitude, V::set_int(rebias))));
-                const auto is_low = V::less_signed(high, V::set((rebias >> 16) + 128 + 32));
+                const auto is_low = V::less_signed(positive, V::set((rebias >> 16) + 128 + 32));
                 low = V::any(is_low);  // a little early: the neighbour may be low
                 if (low) {
                     const auto scaled = V::mul(V::as_floats(magnitude),
@@ -912,7 +983,7 @@ protected:
                     below = V::select(is_low, V::narrow(V::truncate(scaled)), below);
                 }
             }
-            const words size = size_of<Model>(m), half = V::template shr<1>(size);
+            const words size = size_of(model, m), half = V::template shr<1>(size);
             const words nearest = V::without(V::add(V::add(below, V::set(1)), half),
                                              V::sub(size, V::set(1)));
             return V::larger(nearest, size);
@@ -925,46 +996,49 @@ protected:
     static NORMANS_INLINE floats code_values(const Model& model, const words& codes,
                                              const words& magnitude, words& field)
     {
-        constexpr scalar_format format = Model::format;
-        constexpr int p = Model::p, to_sign = 16 - int(format.code_bits);
-        constexpr uint32_t rebias = uint32_t(127 - format.bias) << 7;
-        if constexpr (format.bias == 127) {
+        constexpr int to_sign = 16 - int(Model::format.code_bits);
+        const words sign = V::both(V::template shl<to_sign>(codes), V::set(0x8000));
+        if constexpr (!Model::grouped) {
+            field = V::add(V::mul_low(magnitude, model.one), model.rebias);
+            if constexpr (!Low) return V::floats_from_high(V::either(field, sign));
+            const auto is_low = V::less_signed(magnitude, model.smallest_normal_code);
+            return V::floats_from_high(
+                V::either(V::select(is_low, model.low_values(magnitude), field), sign));
+        } else if constexpr (Model::codes().bias == 127) {
             field = magnitude;
             return V::floats_from_high(codes);
         } else {
-            const words sign = V::both(V::template shl<to_sign>(codes), V::set(0x8000));
+            constexpr scalar_format format = Model::codes();
+            constexpr int p = int(format.mantissa_bits);
+            constexpr uint32_t rebias = uint32_t(127 - format.bias) << 7;
             const auto is_low = V::less_signed(magnitude, V::set(1u << p));
-            if constexpr (p <= 3) {
-                field = V::add(V::template shl<7 - p>(magnitude), V::set(rebias));
-                if constexpr (!Low) return V::floats_from_high(V::either(field, sign));
-                return V::floats_from_high(
-                    V::either(V::select(is_low, model.low_values(magnitude), field), sign));
-            } else {
-                field = V::add(V::template shr<p - 7>(magnitude), V::set(rebias));
-                constexpr uint32_t step = uint32_t(128 - format.bias - p) << 23;
-                const auto wide = V::widen(magnitude);
-                const auto normal = V::add(V::template shl<23 - p>(wide),
-                                           V::set_int(rebias << 16));
-                const auto low =
-                    V::bits(V::mul(V::to_floats(wide), V::set_float(bits_to_float(step))));
-                return V::as_floats(V::add(V::select(V::widen_mask(is_low), low, normal),
-                                           V::bits(V::floats_from_high(sign))));
-            }
+            field = V::add(V::template shr<p - 7>(magnitude), V::set(rebias));
+            constexpr uint32_t step = uint32_t(128 - format.bias - p) << 23;
+            const auto wide = V::widen(magnitude);
+            const auto normal = V::add(V::template shl<23 - p>(wide),
+                                       V::set_int(rebias << 16));
+            const auto low =
+                V::bits(V::mul(V::to_floats(wide), V::set_float(bits_to_float(step))));
+            return V::as_floats(V::add(V::select(V::widen_mask(is_low), low, normal),
+                                       V::bits(V::floats_from_high(sign))));
         }
     }
 
     // All lanes as coded in a group with slots of its own.
     template <class Model>
-    static NORMANS_INLINE void set_coded(const models& m, const words& start, const words& freq,
-                                         const words& magnitude, const words& sign, intervals& out)
+    static NORMANS_INLINE void set_coded(const Model& model, const models& m, const words& start,
+                                         const words& freq, const words& magnitude,
+                                         const words& sign, intervals& out)
     {
         constexpr int to_sign = 16 - int(Model::format.code_bits);
         out.start = start;
         out.freq = freq;
-        out.code = V::either(magnitude, V::template shr<to_sign>(sign));
-        if constexpr (Model::p > 3) out.raw_bits = V::load(m.group_bits);
+        words code = magnitude;
+        if constexpr (!Model::grouped) code = in_ones(model, magnitude);
+        out.code = V::either(code, V::template shr<to_sign>(sign));
+        if constexpr (Model::grouped) out.raw_bits = V::load(m.group_bits);
         else out.raw_bits = V::set(0);
-        out.raw = lanes_all(Model::p > 3 ? every_lane : 0);
+        out.raw = lanes_all(Model::grouped ? every_lane : 0);
         out.escaped = out.corrupt = lanes_all(0);
     }
 
@@ -978,7 +1052,7 @@ protected:
         mask out{};
         for (uint32_t i = 0; i < width; ++i) {
             bool left = (product[i] & ~sign_bit) > float_to_bits(limit);
-            if (Model::p > 3) left |= exponent_field(mean[i]) < 2 && (mean[i] & ~sign_bit) != 0;
+            if (Model::grouped) left |= exponent_field(mean[i]) < 2 && (mean[i] & ~sign_bit) != 0;
             out.set(i, left);
         }
         return out;
@@ -1002,7 +1076,7 @@ protected:
         for (uint32_t i = 0; i < width; ++i) {
             row_statistics& to = sums.of_lane(i);
             const bool here = row.active.has(i), outside = row.outside.has(i);
-            if (!here || outside || is_special(Model::format, code[i])) y[i] = 0;
+            if (!here || outside || is_special(model.codes(), code[i])) y[i] = 0;
             else ++to.count;
             if (here && outside) add_exact(to, model.scalar, row.exact(i), code[i]);
         }
@@ -1110,7 +1184,7 @@ protected:
     NORMANS_NOINLINE static void mend_found(const Model& model, cold_step& step)
     {
         const words magnitude = V::both(step.in, V::set(Model::format.code_sign() - 1));
-        const mask special = V::to_bits(V::less(V::set(Model::format.largest_finite), magnitude));
+        const mask special = V::to_bits(V::less(V::set(model.codes().largest_finite), magnitude));
         const mask beyond = V::to_bits(V::equal(step.in_range, V::set(0))) & ~special;
         const mask bad = (beyond | step.outside) & step.active;
         const mask none = V::to_bits(V::equal(step.out.freq, V::set(0)));
