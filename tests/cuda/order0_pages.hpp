@@ -263,9 +263,10 @@ inline std::vector<std::vector<std::uint8_t>> forged(const block_spec& spec,
         all.push_back(block);
         f(all.back());
     };
-    const bool coded = block_mode(block[2] & 15) == block_mode::coded;
-    const std::size_t words =
-        16 + (spec.has_fingerprint ? 8u : 0u) + (coded ? std::size_t(4) * block[3] : 0u);
+    block_header header;
+    if (read_block_header(block.data(), block.size(), header) != status::ok) return all;
+    const bool coded = header.mode == block_mode::coded;
+    const auto words = std::size_t(layout_of(header, 0).words);
     if (words + 1 >= block.size()) return all;
     change([&](auto& b) { b[words + 1] ^= 0x80; });
     change([&](auto& b) { b[words] ^= 0x10; });
@@ -275,7 +276,7 @@ inline std::vector<std::vector<std::uint8_t>> forged(const block_spec& spec,
         change([&](auto& b) { b[words + codes - 1] ^= 0x80; });
     if (!coded) return all;
     const std::uint32_t tables = normans::detail::load_word(&block[words]);
-    const std::uint32_t payload = normans::detail::load_u32(&block[8]);
+    const std::uint32_t payload = header.payload_words;
     for (const std::uint32_t other : {0u, 1u, tables - 1, tables + 1, payload - 1, payload})
         change([&](auto& b) { normans::detail::store_word(&b[words], other); });
     change([&](auto& b) {  // a word behind the tables that nobody needs

@@ -193,7 +193,7 @@ public:
         uint32_t words = 0;
         if (threads::rank() == 0)
             words = write_order0_freqs(room_.table[plane].start, symbols, making_->stored);
-        words = threads::of_first(words);
+        words = threads::of(words, 0);
         threads::barrier();
         if (words > room) return 0;
         for (uint32_t i = threads::rank(); i < 2 * words; i += Width) to[i] = making_->stored[i];

@@ -95,11 +95,6 @@ struct warp_threads {
         return __shfl_sync(members(), mine, int(rank() + 1), Width);
     }
 
-    /// What the thread of rank 0 has.
-    static __device__ uint32_t of_first(uint32_t mine)
-    {
-        return __shfl_sync(members(), mine, 0, Width);
-    }
     /// The sum over the ranks below this thread's.
     static __device__ uint32_t sum_below(uint32_t mine)
     {
