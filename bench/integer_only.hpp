@@ -6,7 +6,7 @@
 
 namespace bench {
 
-/// Means in fp32 without an affine map, sigmas per channel.
+/// Means in bf16 or fp32, sigmas per channel.
 void decode_integer_only(decode_task<uint8_t>* tasks, size_t count);
 
 }  // namespace bench

@@ -32,6 +32,13 @@ static_assert(__cplusplus >= 201703L, "normans needs C++17");
 #else
 #define NORMANS_UNROLL
 #endif
+#if defined(__GNUC__) && !defined(__clang__) && !defined(__CUDACC__)
+#define NORMANS_UNROLL_LANES _Pragma("GCC unroll 32")  // of a whole step
+#define NORMANS_UNROLL_SOME _Pragma("GCC unroll 8")     // where the length is not known
+#else
+#define NORMANS_UNROLL_LANES NORMANS_UNROLL
+#define NORMANS_UNROLL_SOME
+#endif
 
 // And others must not, where a GPU's registers are few.
 #if defined(__CUDACC__)
@@ -49,6 +56,7 @@ static_assert(__cplusplus >= 201703L, "normans needs C++17");
 #define NORMANS_HIDE(pointer) asm("" : "+r"(pointer))  // what lies there is loaded anew
 #define NORMANS_TARGET(features) __attribute__((target(features)))  // of a function
 #define NORMANS_ALIGNED(pointer, bytes) __builtin_assume_aligned(pointer, bytes)
+#define NORMANS_RARE(condition) __builtin_expect(condition, false)
 #else
 #define NORMANS_INLINE inline
 #define NORMANS_LAMBDA
@@ -57,6 +65,7 @@ static_assert(__cplusplus >= 201703L, "normans needs C++17");
 #define NORMANS_HIDE(pointer) static_cast<void>(0)
 #define NORMANS_TARGET(features)
 #define NORMANS_ALIGNED(pointer, bytes) (pointer)
+#define NORMANS_RARE(condition) (condition)
 #endif
 
 #if defined(__SSE2__) && defined(__GNUC__)

@@ -153,6 +153,105 @@ TEST_CASE("means in code units: each comes back, and blocks decode under them")
     }
 }
 
+TEST_CASE("places of means are those of the definition, also behind a map")
+{
+    test_rng rng(46);
+    const auto around = [&](uint32_t field, uint32_t spread) {
+        return (field - spread / 2 + rng.below(spread)) << 23 | rng.bits(23) | rng.bits(1) << 31;
+    };
+    uint32_t wrong = 0, plain_wrong = 0;
+    detail::mapped_channels channels;
+    for (uint32_t round = 0; round < 20000 / thin; ++round) {
+        const scalar_format format = format_of(tans_kinds[round % 2].type);
+        const uint32_t spread = round % 4 == 0 ? 60 : 8;
+        const code_scale scale = make_scale((round % 4 == 0 ? 103 + rng.below(48)
+                                                            : 122 + rng.below(8)) << 23 |
+                                            rng.bits(23));
+        uint32_t mean[32], a[32], b[32];
+        float a_value[32], b_value[32];
+        for (uint32_t i = 0; i < 32; ++i) {
+            mean[i] = rng.below(20) == 0 ? rng.bits(32) : around(130, spread);
+            a[i] = rng.below(30) == 0 ? sign_bit : around(127, spread);
+            b[i] = rng.below(10) == 0 ? 0 : around(125, spread);
+            if (rng.below(40) == 0) mean[i] = rng.bits(1) << 31;
+            if (rng.below(4) == 0) {  // where 1/32 of a code ends, or near it
+                const int fixed = 8 * rng.between(-16 * 128, 16 * 128) * 2 - 1;
+                const uint32_t at =
+                    multiply(multiply(float_to_bits(float(fixed)), 0x3b000000u), scale.scale);
+                if (rng.bits(1) != 0) a[i] = one_bits, b[i] = minus_zero_bits;
+                mean[i] = fma_exact(b[i] ^ sign_bit, one_bits, at) + rng.below(3) - 1;
+            }
+            a_value[i] = bits_to_float(a[i]);
+            b_value[i] = bits_to_float(b[i]);
+        }
+        channels = detail::mapped_channels{};
+        const channel_affine map{a_value, b_value, 32};
+        const uint32_t other = scale.scale + (rng.below(13) << 23) - (6u << 23);
+        if (round % 4 != 0) channels.of(map, 0, 0, 32, make_scale(other));  // serves this one too
+        const detail::mapped_places<uint32_t> places(mean, channels, map, 0, 0, 32, format, scale);
+        const detail::mean_places<uint32_t> plain(mean, format, scale);
+        for (uint32_t i = 0; i < 32; ++i) {
+            wrong += places(i) != fixed_mean(format, map_mean(mean[i], a[i], b[i]), scale) >> 3;
+            plain_wrong +=
+                plain(i) !=
+                fixed_mean(format, map_mean(mean[i], one_bits, minus_zero_bits), scale) >> 3;
+        }
+    }
+    CHECK(wrong == 0);
+    CHECK(plain_wrong == 0);
+}
+
+TEST_CASE("the integer decoder equals decode(): behind a map, rows longer than it keeps ready")
+{
+    test_rng rng(47);
+    for (const scaled_kind kind : tans_kinds)
+        for (uint32_t round = 0; round < 60; ++round) {
+            const uint32_t dims[] = {64, 61, 600, 1300};
+            block_spec spec = scaled_spec(kind.type, kind.coder, 2, 4, dims[round % 4],
+                                          round % 3 == 0 ? 8 : 32);
+            spec.row_scale = round % 2 != 0;
+            spec.parameter_hash = round % 5 == 0;
+            scaled_page page = make_scaled_page(rng.next(), spec, 30);
+            const uint32_t channels = 2 * spec.dim, count = uint32_t(page.codes.size());
+            std::vector<float> a, b;
+            for (uint32_t i = 0; i < channels; ++i) {
+                a.push_back(bits_to_float(rng.below(30) == 0 ? 0 : 0x3f000000u | rng.bits(23)));
+                b.push_back(bits_to_float((110 + rng.below(16)) << 23 | rng.bits(23)));
+            }
+            if (round % 7 == 0)  // scales far apart
+                for (float& scale : page.scales)
+                    if (rng.below(2) == 0) scale = bits_to_float((105 + rng.below(40)) << 23);
+            std::vector<uint16_t> upper;
+            for (uint32_t i = 0; i < count; ++i) {
+                upper.push_back(uint16_t(float_to_bits(page.mean[i]) >> 16));
+                page.mean[i] = bits_to_float(uint32_t(upper[i]) << 16);
+                const uint32_t channel = i / (4 * spec.dim) * spec.dim + i % spec.dim;
+                const uint32_t groups = (spec.dim + 31) / 32;
+                const uint32_t scale =
+                    float_to_bits(page.scales[i / spec.dim * groups + i % spec.dim / 32]);
+                const uint32_t mapped =
+                    map_mean(float_to_bits(page.mean[i]), float_to_bits(a[channel]),
+                             float_to_bits(b[channel]));
+                if (rng.below(3) != 0)
+                    page.codes[i] = uint8_t(expected_code(
+                        format_of(kind.type), mean_in_codes(mapped, make_scale(scale))));
+            }
+            const mapped_predictor predictor{
+                {page.mean.data()}, {page.sigma.data()}, {a.data(), b.data(), spec.dim}};
+            const std::vector<uint8_t> codes = packed(page);
+            std::vector<uint8_t> block(max_encoded_bytes(page.spec));
+            const encode_result made = encode(page.spec, dense(page.spec, codes.data()),
+                                              predictor, block.data(), block.size());
+            REQUIRE(made.code == status::ok);
+            std::vector<uint8_t> out(codes.size(), 0xff);
+            const decode_result got =
+                decode_mapped(page.spec, block.data(), made.bytes, upper.data(),
+                              page.sigma.data(), a.data(), b.data(), out.data());
+            CHECK(got.code == status::ok);
+            CHECK(unpacked(out, page.code_bits(), count) == page.codes);
+        }
+}
+
 TEST_CASE("what the integer decoder costs here")
 {
     const scaled_page page =

@@ -45,11 +45,14 @@ NORMANS_HD inline code_scale make_scale(uint32_t scale)
     const uint32_t inverse = ((252 - field) << 23) + quotient;
 #endif
     // The middles between 2^(i / 8) on a log scale, as in sigma_index().
-    constexpr uint32_t middle[8] = {0x05aac4, 0x11c3d4, 0x1ef533, 0x2d583f,
-                                    0x3d08a4, 0x4e248d, 0x60ccdf, 0x75257e};
-    int eighths = 8 * (int(field) - 127);
-    for (const uint32_t limit : middle) eighths += (scale & 0x7fffff) >= limit;
-    return {scale, inverse, eighths};
+    static constexpr uint32_t middle[8] = {0x05aac4, 0x11c3d4, 0x1ef533, 0x2d583f,
+                                           0x3d08a4, 0x4e248d, 0x60ccdf, 0x75257e};
+    const uint32_t fraction = scale & 0x7fffff;
+    uint32_t above = fraction >= middle[3] ? 4 : 0;
+    above += fraction >= middle[above + 1] ? 2 : 0;
+    above += fraction >= middle[above] ? 1 : 0;
+    above += fraction >= middle[7] ? 1 : 0;
+    return {scale, inverse, 8 * (int(field) - 127) + int(above)};
 }
 
 /// The nearest integer code to a mean in code units (fp32 bits, cleaned), ties to even.

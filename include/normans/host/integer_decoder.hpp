@@ -4,6 +4,7 @@
 // patterns and never computed with. Bytes, statuses and checks are those of decode(); one block at
 // a time, lane after lane (tans_loop.hpp), the rows of a batch first (tans_rows.hpp).
 
+#include "mapped_places.hpp"
 #include "scaled_block.hpp"
 #include "tans_loop.hpp"
 
@@ -29,15 +30,37 @@ inline uint32_t cleaned(uint32_t mean)
     return is_nan(mean) ? quiet_nan_bits : mean;
 }
 
-// Means as the inputs want them: run() as tans_levels does, bits() as mu'.
+// n means along a row; `room` is for those that do not lie in memory as they are.
+template <class Means>
+const uint32_t* means_of(const Means& view, const scalar_position& at, uint32_t n, uint32_t* room)
+{
+    run_of(view, at, n, room);
+    return room;
+}
+inline const float* means_of(const scalar_means& view, const scalar_position& at, uint32_t,
+                             uint32_t*)
+{
+    return view.data + at.index;
+}
+inline const float* means_of(const fp32_means& view, const scalar_position& at, uint32_t, uint32_t*)
+{
+    return view.data + offset_of(at, view.head_stride, view.token_stride);
+}
+inline const uint16_t* means_of(const bf16_means& view, const scalar_position& at, uint32_t,
+                                uint32_t*)
+{
+    return view.data + offset_of(at, view.head_stride, view.token_stride);
+}
+
+// Means as the inputs want them: places() as tans_levels does, in `room` for n; bits() as mu'.
 template <class Means>
 struct bit_means {
-    static constexpr bool fixed = false;
     const Means& view;
 
-    void run(const scalar_position& at, uint32_t n, const fixed_scale&, uint32_t* to) const
+    auto places(const scalar_position& at, uint32_t n, scalar_format format,
+                const code_scale& scale, uint32_t* room)
     {
-        run_of(view, at, n, to);
+        return mean_places{means_of(view, at, n, room), format, scale};
     }
     uint32_t bits(const scalar_position& at, scalar_format, const code_scale&) const
     {
@@ -47,11 +70,53 @@ struct bit_means {
     }
 };
 
+// The same behind an affine map.
+template <class Means>
+struct mapped_means {
+    const Means& view;
+    channel_affine map;
+    mapped_channels channels{};
+
+    auto places(const scalar_position& at, uint32_t n, scalar_format format,
+                const code_scale& scale, uint32_t* room)
+    {
+        return mapped_places{means_of(view, at, n, room), channels,   map,   at.head,
+                             at.channel,                  n,          format, scale};
+    }
+    uint32_t bits(const scalar_position& at, scalar_format, const code_scale&) const
+    {
+        const size_t channel = size_t(at.head) * map.dim + at.channel;
+        uint32_t mean, a, b;
+        run_of(view, at, 1, &mean);
+        std::memcpy(&a, map.a + channel, sizeof a);
+        std::memcpy(&b, map.b + channel, sizeof b);
+        return map_mean_exact(mean, a, b);
+    }
+};
+
+// n sigmas along a row; `room` is for those that do not lie in memory as they are.
+template <class Sigmas>
+const uint8_t* sigmas_of(const Sigmas& view, scalar_position at, uint32_t n, uint8_t* room)
+{
+    for (uint32_t i = 0; i < n; ++i, ++at.index, ++at.channel) room[i] = view(at);
+    return room;
+}
+inline const uint8_t* sigmas_of(const scalar_sigmas& view, const scalar_position& at, uint32_t,
+                                uint8_t*)
+{
+    return view.index + at.index;
+}
+inline const uint8_t* sigmas_of(const channel_sigmas& view, const scalar_position& at, uint32_t,
+                                uint8_t*)
+{
+    return view.index + size_t(at.head) * view.dim + at.channel;
+}
+
 // Predictions and scales along rows.
 template <class Means, class Sigmas>
 class integer_inputs {
 public:
-    integer_inputs(const block_spec& spec, const Means& means, const Sigmas& sigmas,
+    integer_inputs(const block_spec& spec, Means& means, const Sigmas& sigmas,
                    const row_steps_view& row_steps)
         : spec_(spec),
           means_(means),
@@ -68,31 +133,28 @@ public:
     {
         const int step = row_steps_(at.token);
         const uint32_t end = offset + n;
-        uint32_t sigma[tans_batch];
-        run_of(sigmas_, at, n, sigma);
-        for (uint32_t i = 0; i < n; ++i) in_.sigma[offset + i] = uint8_t(sigma[i]);
+        const uint8_t* sigma = sigmas_of(sigmas_, at, n, sigma_);
         while (offset != end) {
             const uint32_t group = spec_.scales.group;
             const uint32_t left = group == 0 ? end - offset : group - at.channel % group;
             const uint32_t here = left < end - offset ? left : end - offset;
             const uint32_t bits = take_scale(at);
-            const fixed_scale fixed(format_, scale_);
-            if (fixed.counts) {
+            if (scale_.scale != 0) {
                 const int origin =
                     8 * (spec_.sigma_offset - lowest_bank_octave) + 2 * step - scale_.eighths;
-                means_.run(at, here, fixed, in_.mean + offset);
-                levels_.template find_rows<Means::fixed>(in_, offset, here, origin, fixed, rows);
+                levels_.find_rows(sigma, offset, here, origin,
+                                  means_.places(at, here, format_, scale_, mean_), rows);
             } else {
-                for (uint32_t i = offset; i < offset + here; ++i) in_.mean[i] = fixed.zero;
-                levels_.template find_rows<true>(in_, offset, here, tans_levels::none, fixed, rows);
+                levels_.find_rows(sigma, offset, here, tans_levels::none,
+                                  zero_places{format_.code_sign() << 8}, rows);
             }
             scalar_position one = at;
-            for (uint32_t i = offset; i < offset + here && spec_.parameter_hash; ++i) {
-                hashed[i] =
-                    parameter_word(means_.bits(one, format_, scale_), in_.sigma[i], step) ^ bits;
+            for (uint32_t i = 0; i < here && spec_.parameter_hash; ++i) {
+                hashed[offset + i] =
+                    parameter_word(means_.bits(one, format_, scale_), sigma[i], step) ^ bits;
                 ++one.index, ++one.channel;
             }
-            offset += here;
+            offset += here, sigma += here;
             at.index += here, at.channel += here;
         }
     }
@@ -126,12 +188,13 @@ private:
     }
 
     const block_spec& spec_;
-    const Means& means_;
+    Means& means_;
     const Sigmas& sigmas_;
     row_steps_view row_steps_;
     scalar_format format_;
     tans_levels levels_;
-    tans_predictions in_;
+    uint32_t mean_[tans_batch];
+    uint8_t sigma_[tans_batch];
     uint32_t last_bits_ = 0;
     code_scale scale_{};
 };
@@ -153,7 +216,7 @@ status decode_integer_steps(const block_spec& spec, uint32_t lanes, Inputs& inpu
 
 template <class Means, class Sigmas>
 decode_result decode_in_integers(const block_spec& spec, const uint8_t* block, size_t bytes,
-                                 const Means& means, const Sigmas& sigmas, box_view<uint8_t> box)
+                                 Means& means, const Sigmas& sigmas, box_view<uint8_t> box)
 {
     decode_result result;
     if (check_spec(spec) != status::ok || spec.coder != coder_id::tans ||
@@ -204,7 +267,6 @@ inline uint32_t mean_of_fixed(scalar_format format, uint32_t fixed, uint32_t sca
 /// Means in code units, in scalar order, for predictors that compute in integers: each stands for
 /// what mean_of_fixed() says. At most 256 (2^code_bits - 1); what lies above counts as that.
 struct fixed_means {
-    static constexpr bool fixed = true;
     const uint16_t* data;
 
     uint32_t at(uint32_t index, scalar_format format) const
@@ -212,13 +274,11 @@ struct fixed_means {
         const uint32_t last = (2 * format.code_sign() - 1) << 8;
         return data[index] > last ? last : data[index];
     }
-    void run(const scalar_position& where, uint32_t n, const detail::fixed_scale& scale,
-             uint32_t* to) const
+    detail::fixed_places places(const scalar_position& where, uint32_t n, scalar_format format,
+                                const code_scale&, uint32_t* room) const
     {
-        for (uint32_t i = 0; i < n; ++i) {
-            const uint32_t one = data[where.index + i];
-            to[i] = one > scale.last ? scale.last : one;
-        }
+        for (uint32_t i = 0; i < n; ++i) room[i] = at(where.index + i, format);
+        return {room};
     }
     uint32_t bits(const scalar_position& where, scalar_format format, const code_scale& scale) const
     {
@@ -234,7 +294,18 @@ decode_result decode_integers(const block_spec& spec, const uint8_t* block, size
                               const Means& means, const Sigmas& sigmas,
                               box_view<uint8_t> box) noexcept
 {
-    const detail::bit_means<Means> bits{means};
+    detail::bit_means<Means> bits{means};
+    return detail::decode_in_integers(spec, block, bytes, bits, sigmas, box);
+}
+
+/// The same behind an affine map per channel.
+template <class Means, class Sigmas>
+decode_result decode_integers(const block_spec& spec, const uint8_t* block, size_t bytes,
+                              const Means& means, const Sigmas& sigmas,
+                              const channel_affine& affine, box_view<uint8_t> box) noexcept
+{
+    if (affine.a == nullptr) return decode_integers(spec, block, bytes, means, sigmas, box);
+    detail::mapped_means<Means> bits{means, affine};
     return detail::decode_in_integers(spec, block, bytes, bits, sigmas, box);
 }
 

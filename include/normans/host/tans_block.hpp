@@ -122,7 +122,8 @@ public:
 
     /// The next n scalars from `walker` on, which begin a batch; where it is wanted also their
     /// words for the parameter hash.
-    void find_rows(const box_walker& walker, uint32_t n, tans_rows& rows, uint32_t* hashed)
+    template <class Rows>
+    void find_rows(const box_walker& walker, uint32_t n, Rows& rows, uint32_t* hashed)
     {
         rows.grouped = false;
         for_runs(walker, n, [&](uint32_t offset, scalar_position at, uint32_t length) {
@@ -161,24 +162,23 @@ private:
         last_bits_ = bits;
     }
 
-    void under_scale(uint32_t first, uint32_t n, int step, tans_rows& rows)
+    template <class Rows>
+    void under_scale(uint32_t first, uint32_t n, int step, Rows& rows)
     {
-        const fixed_scale fixed(format_of(spec_.dtype), scale_);
+        const scalar_format format = format_of(spec_.dtype);
+        const bool counts = scale_.scale != 0;
         const int origin =
-            fixed.counts
-                ? 8 * (spec_.sigma_offset - lowest_bank_octave) + 2 * step - scale_.eighths
-                : tans_levels::none;
+            counts ? 8 * (spec_.sigma_offset - lowest_bank_octave) + 2 * step - scale_.eighths
+                   : tans_levels::none;
 #if NORMANS_AVX2
         static_cast<void>(rows);
-        levels_.under_scale(in_, first, n, origin, fixed, scalars_);
+        levels_.under_scale(in_, first, n, origin, fixed_scale(format, scale_), scalars_);
 #else
-        if (fixed.counts) return levels_.find_rows<false>(in_, first, n, origin, fixed, rows);
-        tans_predictions none;
-        for (uint32_t i = first; i < first + n; ++i) {
-            none.mean[i] = fixed.zero;
-            none.sigma[i] = 0;
-        }
-        levels_.find_rows<true>(none, first, n, origin, fixed, rows);
+        if (counts)
+            levels_.find_rows(in_.sigma + first, first, n, origin,
+                              mean_places(in_.mean + first, format, scale_), rows);
+        else levels_.find_rows(in_.sigma + first, first, n, origin,
+                               zero_places{format.code_sign() << 8}, rows);
 #endif
     }
 
@@ -236,10 +236,11 @@ status decode_tans_batches(const block_spec& spec, uint32_t lanes, FindRows find
     box_walker walker(spec, 0);
     for (uint32_t done = 0; done < count; done += tans_batch) {
         const uint32_t batch = count - done < tans_batch ? count - done : tans_batch;
-        tans_rows rows;
+        typename Decoder::rows_type rows;
         alignas(64) uint8_t codes[tans_batch + tans_slack];
         uint32_t hashed[tans_batch];
         find_rows(walker, batch, rows, hashed);
+        rows.end(batch);
         good &= decoder.run(rows, batch, state, words, codes);
         add(codes, batch, lanes, content);
         for (uint32_t i = 0; i < batch && spec.parameter_hash; ++i)
@@ -263,7 +264,7 @@ inline status decode_tans_steps(const block_spec& spec, const array_predictor& p
     tans_source source(spec, predictor, row_steps);
     return decode_tans_batches<tans_decoder>(
         spec, lanes,
-        [&](const box_walker& walker, uint32_t batch, tans_rows& rows, uint32_t* hashed) {
+        [&](const box_walker& walker, uint32_t batch, auto& rows, uint32_t* hashed) {
             source.find_rows(walker, batch, rows, hashed);
         },
         add_codes, to, states, words, sums, opened);
@@ -284,7 +285,7 @@ inline bool encode_tans_steps(const block_spec& spec, const array_predictor& pre
     for (box_walker walker(spec, count); walker.position().index != 0; batch = tans_batch) {
         const uint32_t after = count - walker.position().index;
         walker.back(batch);
-        tans_rows rows;
+        tans_decoder::rows_type rows;
         alignas(64) uint8_t codes[tans_batch + tans_slack];
         uint32_t hashed[tans_batch];
         for_runs(walker, batch, [&](uint32_t offset, const scalar_position& at, uint32_t n) {

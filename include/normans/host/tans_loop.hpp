@@ -14,7 +14,7 @@ namespace detail {
 /// The lanes of one block between two batches.
 struct tans_state {
     alignas(64) uint32_t cell[max_lanes];
-    alignas(64) uint32_t bits[max_lanes];
+    alignas(64) uint32_t bits[max_lanes + 1];  // the last one is no lane's
     uint32_t lanes;
 
     explicit tans_state(uint32_t count) : lanes(count)
@@ -23,6 +23,7 @@ struct tans_state {
             cell[i] = tans_format::first_cell;
             bits[i] = tans_format::lower_bound;
         }
+        bits[max_lanes] = 0;
     }
 
     static NORMANS_INLINE void refill(uint32_t& bits, word_reader& words)
@@ -65,6 +66,8 @@ struct tans_state {
 
 /// What decoding needs beside rows and lanes.
 struct tans_decoding {
+    using rows_type = tans_rows;
+
     const tans_cell* cells;
     uint32_t sign, above;  // of the codes: code_sign(), and the bits that no code has
     uint32_t code_bits;
@@ -87,16 +90,12 @@ struct tans_decoding {
     }
 
     /// The same from scalar `first` on, step by step. The codes are counted from the lowest.
-    bool run(const tans_rows& rows, uint32_t first, uint32_t count, tans_state& x,
+    template <class Rows>
+    bool run(const Rows& rows, uint32_t first, uint32_t count, tans_state& x,
              word_reader& words, uint8_t* codes) const
     {
-        bool good = true;
-        for (; first < count; first += x.lanes) {
-            const uint32_t left = count - first;
-            if (x.lanes == 32 && left >= 32) good &= step(rows, first, 32, x, words, codes);
-            else good &= step(rows, first, left < x.lanes ? left : x.lanes, x, words, codes);
-        }
-        return good;
+        return rows.grouped ? steps<true>(rows, first, count, x, words, codes)
+                            : steps<false>(rows, first, count, x, words, codes);
     }
 
     /// Eight at a time: `codes` has room for a batch.
@@ -112,103 +111,109 @@ struct tans_decoding {
     }
 
 private:
-    // The rest of a step that has raw bits or a symbol without a code.
-    template <bool Roomy>
-    NORMANS_NOINLINE bool take_raw(const tans_rows& rows, uint32_t first, uint32_t here,
-                                   tans_state& x, word_reader& words, uint8_t* codes) const
+    template <bool Grouped, class Rows>
+    bool steps(const Rows& rows, uint32_t first, uint32_t count, tans_state& x,
+               word_reader& words, uint8_t* codes) const
     {
         uint32_t outside = 0;
-        const uint32_t escape_bits = code_bits, escape_sign = sign;
-        for (uint32_t i = 0; i < here; ++i) {
-            const int origin = rows.origin[first + i], flip = rows.flip[first + i];
-            const uint32_t symbol = uint8_t((codes[first + i] - origin) ^ flip);
-            const uint32_t group_bits = rows.grouped ? rows.group_bits[first + i] : 0;
-            const uint32_t group = uint32_t(origin + (int(symbol) ^ flip));
-            const uint32_t count = symbol == 0 ? escape_bits : group_bits;
-            uint32_t bits = x.bits[i];
-            const uint32_t raw = bits & low_bits[count];
-            const uint32_t index = symbol == 0 ? raw ^ escape_sign : group << group_bits | raw;
-            bits >>= count;
-            if (Roomy) refill(bits, words);
-            else tans_state::refill(bits, words);
-            x.bits[i] = bits;
-            outside |= index;
-            codes[first + i] = uint8_t(index);
+        tans_cell next[max_lanes];  // of the lanes, under the rows of the step
+        const auto place = rows.from(first);
+        for (uint32_t i = 0; i < x.lanes && first + i < count; ++i)
+            next[i] = cells[place[i].first_cell + x.cell[i]];
+        for (; first < count; first += x.lanes) {
+            const uint32_t left = count - first, here = left < x.lanes ? left : x.lanes;
+            if (!words.holds(2 * here + 8))
+                outside |= step<false, false, Grouped>(rows, first, here, x, next, words, codes);
+            else if (rows.unrolled && here == 32)
+                outside |= step<true, true, Grouped>(rows, first, here, x, next, words, codes);
+            else outside |= step<false, true, Grouped>(rows, first, here, x, next, words, codes);
         }
         return (outside & above) == 0;
     }
 
-    NORMANS_INLINE bool step(const tans_rows& rows, uint32_t first, uint32_t here, tans_state& x,
-                             word_reader& words, uint8_t* codes) const
-    {
-        return words.holds(2 * here) ? step<true>(rows, first, here, x, words, codes)
-                                     : step<false>(rows, first, here, x, words, codes);
-    }
-    template <bool Roomy>
-    NORMANS_INLINE bool step(const tans_rows& rows, uint32_t first, uint32_t here, tans_state& x,
-                             word_reader& words, uint8_t* codes) const
-    {
-        const bool plain = move<Roomy>(rows, first, here, x, words, codes);
-        return (plain && !rows.grouped) || take_raw<Roomy>(rows, first, here, x, words, codes);
-    }
-
-    // Cells, reservoirs and groups of a step; false if a lane escaped, or may have no code. Roomy:
-    // there are two words for each lane.
-    template <bool Roomy>
-    NORMANS_INLINE bool move(const tans_rows& rows, uint32_t first, uint32_t here, tans_state& x,
-                             word_reader& words, uint8_t* codes) const
+    // Returns all codes' bits. Whole: of 32 lanes. Roomy: there are two words for each lane, and
+    // eight more. `next`: the lanes' cells under the rows of the step, afterwards of the next one.
+    template <bool Whole, bool Roomy, bool Grouped, class Rows>
+    NORMANS_INLINE uint32_t step(const Rows& rows, uint32_t first, uint32_t here,
+                                 tans_state& x, tans_cell* next, word_reader& words,
+                                 uint8_t* codes) const
     {
         const tans_cell* const all = cells;
+        const uint32_t escape_bits = code_bits, escape_index = sign;
         word_reader reader = words;
-        const uint32_t* const first_cell = rows.first_cell + first;
-        const int16_t* const origin = rows.origin + first;
-        const int16_t* const flip = rows.flip + first;
+        uint32_t outside = 0, starved = 0;
+        uint8_t which[max_lanes + 8];  // starved after their raw bits
+        const auto place = rows.from(first);
         uint8_t* const to = codes + first;
-        uint32_t escapes = 0, outside = 0;
-        for (uint32_t i = 0; i < here; ++i) {
-            const uint32_t at = load(all + first_cell[i] + x.cell[i]);
-            const uint32_t count = cell_of(at).bit_count, symbol = cell_of(at).symbol;
+        const auto one = [&](uint32_t i) NORMANS_LAMBDA {
+            const int symbol = next[i].symbol;
             uint32_t bits = x.bits[i];
-            x.cell[i] = cell_of(at).next_base + (bits & low_bits[count]);
-            bits >>= count;
+            const uint32_t cell = take_onto(bits, next[i].bit_count, next[i].next_base);
+            x.cell[i] = cell;
+            next[i] = all[place[here + i].first_cell + cell];  // long before it is wanted
             if (Roomy) refill(bits, reader);
             else tans_state::refill(bits, reader);
+            uint32_t index = uint32_t(int16_t(place[i].origin) + (symbol ^ place[i].flip));
+            const bool escaped = NORMANS_RARE(symbol == 0);
+            if (Grouped || escaped) {
+                index = NORMANS_RARE(escaped) ? escape_index ^ take_onto(bits, escape_bits, 0)
+                                              : take_below(bits, place[i].group_bits, index);
+                which[starved] = uint8_t(i);
+                starved += (bits - tans_format::lower_bound) >> 31;
+            }
             x.bits[i] = bits;
-            const uint32_t group = uint32_t(origin[i] + (int(symbol) ^ flip[i]));
-            escapes |= symbol - 1;  // negative for symbol 0
-            outside |= group;
-            to[i] = uint8_t(group);
+            outside |= index;
+            to[i] = uint8_t(index);
+        };
+        if constexpr (Whole) {
+            NORMANS_UNROLL_LANES
+            for (uint32_t i = 0; i < 32; ++i) one(i);
+        } else {
+            for (uint32_t i = 0; i < here; ++i) one(i);
+        }
+        if (Roomy) {
+            // By eights, which is rarely a surprise; the last of them to no lane.
+            std::memset(which + starved, int(max_lanes), 8);
+            for (uint32_t done = 0; done < starved; done += 8) {
+                NORMANS_UNROLL
+                for (uint32_t i = 0; i < 8; ++i) {
+                    uint32_t& bits = x.bits[which[done + i]];
+                    bits = bits << tans_format::word_bits |
+                           load_word(reader.next + 2 * size_t(done + i));
+                }
+            }
+            reader.next += 2 * size_t(starved);
+        } else {
+            for (uint32_t i = 0; i < starved; ++i) {
+                uint32_t& bits = x.bits[which[i]];
+                bits = bits << tans_format::word_bits | reader.take();
+            }
         }
         words = reader;
-        return (outside & above) == 0 && escapes >> 31 == 0;
+        return outside;
     }
 
-    // No branch, which would be a guess: compilers make one of a choice.
+    // base + the low `count` bits; or these below it.
+    static NORMANS_INLINE uint32_t take_onto(uint32_t& bits, uint32_t count, uint32_t base)
+    {
+        const uint32_t all = bits + base;
+        bits >>= count;
+        return all - (bits << count);
+    }
+    static NORMANS_INLINE uint32_t take_below(uint32_t& bits, uint32_t count, uint32_t above)
+    {
+        const uint32_t all = bits;
+        bits >>= count;
+        return ((above - bits) << count) + all;
+    }
+
+    // No branch, which would be a guess.
     static NORMANS_INLINE void refill(uint32_t& bits, word_reader& words)
     {
         const uint32_t starved = 0 - ((bits - tans_format::lower_bound) >> 31);
-        const uint32_t more = bits << tans_format::word_bits | load_word(words.next);
-        bits ^= (bits ^ more) & starved;
+        bits = bits << (starved & tans_format::word_bits) | (load_word(words.next) & starved);
         words.next += starved & 2;
     }
-
-    // In one load: of a struct's parts compilers make three.
-    static NORMANS_INLINE uint32_t load(const tans_cell* from)
-    {
-        uint32_t all;
-        std::memcpy(&all, from, sizeof all);
-        return all;
-    }
-    static NORMANS_INLINE tans_cell cell_of(uint32_t all)
-    {
-        tans_cell cell;
-        std::memcpy(&cell, &all, sizeof cell);
-        return cell;
-    }
-
-    static constexpr uint32_t low_bits[16] = {0,     1,     3,     7,      15,     31,
-                                              63,    127,   255,   511,    1023,   2047,
-                                              4095,  8191,  16383, 32767};
 };
 
 /// What encoding needs.
@@ -222,7 +227,8 @@ struct tans_encoding {
     }
 
     /// Scalars [0, count) of a batch, last to first; returns the escapes. `codes` as they are.
-    uint32_t run(const tans_rows& rows, uint32_t count, const uint8_t* codes, tans_state& x,
+    template <class Rows>
+    uint32_t run(const Rows& rows, uint32_t count, const uint8_t* codes, tans_state& x,
                  word_writer& words) const
     {
         uint32_t escapes = 0, here = count % x.lanes != 0 ? count % x.lanes : x.lanes;
@@ -235,20 +241,22 @@ struct tans_encoding {
     }
 
 private:
-    template <bool Roomy>
-    NORMANS_INLINE uint32_t step(const tans_rows& rows, uint32_t first, uint32_t here,
+    template <bool Roomy, class Rows>
+    NORMANS_INLINE uint32_t step(const Rows& rows, uint32_t first, uint32_t here,
                                  const uint8_t* codes, tans_state& x, word_writer& words) const
     {
         const unsigned table_bits = bank.plan.table_bits;
         tans_symbol entries[max_lanes];
         uint8_t raw_bits[max_lanes];
         uint32_t escapes = 0, raw = 0;
+        const auto at = rows.from(first);
         for (uint32_t i = 0; i < here; ++i) {
-            const uint32_t row = rows.first_cell[first + i] >> table_bits;
-            const uint32_t group_bits = rows.grouped ? rows.group_bits[first + i] : 0;
+            const tans_place& place = at[i];
+            const uint32_t row = place.first_cell >> table_bits;
+            const uint32_t group_bits = place.group_bits;
             const int group = int((codes[first + i] ^ sign) >> group_bits);
             const uint32_t symbol =
-                uint32_t((group - rows.origin[first + i]) ^ rows.flip[first + i]);
+                uint32_t((group - int16_t(place.origin)) ^ place.flip);
             const bool within = symbol - 1 <= 2 * uint32_t(bank.reach[row]);
             const tans_symbol* const of_row = bank.symbols + row * bank_symbols;
             tans_symbol entry = of_row[within ? symbol : 0];
@@ -270,7 +278,7 @@ private:
             count -= state >> count < freq ? 1u : 0u;
             give<Roomy>(x.bits[i], count, cell, writer);
             x.cell[i] =
-                bank.next[rows.first_cell[first + i] + entries[i].start + (state >> count) - freq];
+                bank.next[at[i].first_cell + entries[i].start + (state >> count) - freq];
         }
         words = writer;
         return escapes;
@@ -323,6 +331,7 @@ inline void add_to_sums(const uint8_t* codes, uint32_t count, uint32_t lanes, ch
                 b[0] += a[0];
                 b[1] += a[1];
             }
+            NORMANS_UNROLL
             for (uint32_t i = 0; i < 8; ++i) {
                 running_sums& sum = sums.lane[lane + i];
                 sum.b += steps * sum.a + uint32_t(b[i % 2] >> i / 2 * 16 & 0xffff);

@@ -69,6 +69,32 @@ private:
     }
 };
 
+/// tans_rows, whose parts are registers'.
+struct tans_plane_rows {
+    static constexpr bool unrolled = false;  // few steps are left for tans_decoding
+
+    alignas(64) uint32_t first[tans_batch + tans_slack];  // cells
+    alignas(64) int16_t base[tans_batch + tans_slack];    // origins
+    alignas(64) int16_t flips[tans_batch + tans_slack];
+    alignas(64) uint8_t raw[tans_batch + tans_slack];
+    bool grouped = false;  // else `raw` is not there
+
+    void end(uint32_t n) { std::memset(first + n, 0, tans_slack * sizeof(uint32_t)); }
+
+    struct rest {
+        const tans_plane_rows& rows;
+        uint32_t first;
+
+        tans_place operator[](uint32_t i) const
+        {
+            const uint32_t at = first + i;
+            return {rows.first[at], int8_t(rows.flips[at]),
+                    uint8_t(rows.grouped ? rows.raw[at] : 0), uint16_t(rows.base[at])};
+        }
+    };
+    rest from(uint32_t scalar) const { return {*this, scalar}; }
+};
+
 /// tans_levels in registers.
 class tans_plane_levels : tans_registers {
 public:
@@ -112,7 +138,7 @@ public:
                                             : all_words(scale.zero));
     }
 
-    void find_rows(const scalars& x, uint32_t n, tans_rows& to) const
+    void find_rows(const scalars& x, uint32_t n, tans_plane_rows& to) const
     {
         __m256i groups = _mm256_setzero_si256();
         for (uint32_t i = 0; i < n; i += 32)
@@ -163,7 +189,7 @@ private:
     }
 
     template <bool Grouped>
-    void find_rows(const scalars& x, uint32_t n, tans_rows& to) const
+    void find_rows(const scalars& x, uint32_t n, tans_plane_rows& to) const
     {
         const __m256i zero = _mm256_setzero_si256();
         const __m256i parts = table(parts_), low = table(first_low_), high = table(first_high_);
@@ -190,14 +216,14 @@ private:
                           _mm256_unpackhi_epi8(step, zero),
                           _mm256_unpackhi_epi8(first_low, first_high),
                           _mm256_unpackhi_epi8(raw, zero), i + 16, to);
-            if (Grouped) store(to.group_bits + i, _mm256_permute4x64_epi64(raw, 0xd8));
+            if (Grouped) store(to.raw + i, _mm256_permute4x64_epi64(raw, 0xd8));
         }
     }
 
     // 16 scalars; all in words.
     template <bool Grouped>
     NORMANS_INLINE void half(const uint16_t* fixed, __m256i count, __m256i step, __m256i first,
-                             __m256i raw, uint32_t i, tans_rows& to) const
+                             __m256i raw, uint32_t i, tans_plane_rows& to) const
     {
         __m256i place = _mm256_add_epi16(load(fixed), all_words(128));
         if (Grouped) {  // place >> raw
@@ -212,13 +238,13 @@ private:
             _mm256_add_epi16(_mm256_add_epi16(first, part), _mm256_mullo_epi16(step, count));
         const __m256i a = fetch(place_, _mm256_cvtepu16_epi32(_mm256_castsi256_si128(index)));
         const __m256i b = fetch(place_, _mm256_cvtepu16_epi32(_mm256_extracti128_si256(index, 1)));
-        store(to.first_cell + i, _mm256_and_si256(a, all(0xffffff)));
-        store(to.first_cell + i + 8, _mm256_and_si256(b, all(0xffffff)));
+        store(to.first + i, _mm256_and_si256(a, all(0xffffff)));
+        store(to.first + i + 8, _mm256_and_si256(b, all(0xffffff)));
         const __m256i top = narrow(_mm256_srli_epi32(a, 24), _mm256_srli_epi32(b, 24));
         const __m256i flip = _mm256_srai_epi16(_mm256_slli_epi16(top, 8), 15);
         const __m256i away = _mm256_xor_si256(_mm256_and_si256(top, all_words(127)), flip);
-        store(to.flip + i, flip);
-        store(to.origin + i, _mm256_sub_epi16(_mm256_srli_epi16(place, 8), away));
+        store(to.flips + i, flip);
+        store(to.base + i, _mm256_sub_epi16(_mm256_srli_epi16(place, 8), away));
     }
 
     uint32_t last_, drop_;
@@ -282,10 +308,12 @@ inline void add_to_plane_sums(const uint8_t* codes, uint32_t count, uint32_t lan
 /// Whole steps.
 class tans_plane_decoding : tans_registers {
 public:
+    using rows_type = tans_plane_rows;
+
     tans_plane_decoding(const tans_bank& bank, scalar_format format) : rest_(bank, format) {}
 
     /// tans_decoding::run() and signed_codes() for a batch.
-    bool run(const tans_rows& rows, uint32_t count, tans_state& x, word_reader& words,
+    bool run(const tans_plane_rows& rows, uint32_t count, tans_state& x, word_reader& words,
              uint8_t* codes) const
     {
         symbols found;
@@ -313,7 +341,7 @@ private:
 
     // Scalars in as many whole steps as the words surely suffice for.
     template <int Octets>
-    uint32_t steps(const tans_rows& rows, uint32_t count, tans_state& x, word_reader& words,
+    uint32_t steps(const tans_plane_rows& rows, uint32_t count, tans_state& x, word_reader& words,
                    symbols& to) const
     {
         constexpr uint32_t width = 8 * Octets;
@@ -332,7 +360,7 @@ private:
             NORMANS_UNROLL
             for (int k = 0; k < Octets; ++k) {
                 const __m256i at = fetch(
-                    cells, _mm256_add_epi32(load(rows.first_cell + done + 8 * k), cell.v[k]));
+                    cells, _mm256_add_epi32(load(rows.first + done + 8 * k), cell.v[k]));
                 const __m256i by = _mm256_and_si256(_mm256_srli_epi32(at, 16), all(255));
                 const __m256i low = _mm256_andnot_si256(_mm256_sllv_epi32(ones, by), bits.v[k]);
                 cell.v[k] = _mm256_add_epi32(_mm256_and_si256(at, all(0xffff)), low);
@@ -407,9 +435,9 @@ private:
 
     // The raw bits of a step.
     template <int Octets>
-    NORMANS_INLINE void take_raw(const tans_rows& rows, uint32_t done, const lanes<Octets>& symbol,
-                                 lanes<Octets>& bits, __m256i lower_bound, word_reader& words,
-                                 symbols& to) const
+    NORMANS_INLINE void take_raw(const tans_plane_rows& rows, uint32_t done,
+                                 const lanes<Octets>& symbol, lanes<Octets>& bits,
+                                 __m256i lower_bound, word_reader& words, symbols& to) const
     {
         if (!to.any_raw) std::memset(to.raw, 0, sizeof to.raw);
         to.any_raw = true;
@@ -419,7 +447,7 @@ private:
             __m256i by = _mm256_setzero_si256();
             if (rows.grouped)
                 by = _mm256_cvtepu8_epi32(_mm_loadl_epi64(
-                    reinterpret_cast<const __m128i*>(rows.group_bits + done + 8 * k)));
+                    reinterpret_cast<const __m128i*>(rows.raw + done + 8 * k)));
             const __m256i escaped = _mm256_cmpeq_epi32(symbol.v[k], _mm256_setzero_si256());
             by = _mm256_blendv_epi8(by, all(rest_.code_bits), escaped);
             raw.v[k] = _mm256_andnot_si256(_mm256_sllv_epi32(all(~uint32_t(0)), by), bits.v[k]);
@@ -437,16 +465,17 @@ private:
     }
 
     // Codes of the first `count` symbols; false if one stands for none.
-    bool finish(const tans_rows& rows, const symbols& from, uint32_t count, uint8_t* codes) const
+    bool finish(const tans_plane_rows& rows, const symbols& from, uint32_t count,
+                uint8_t* codes) const
     {
         const __m256i sign = all_words(rest_.sign);
         __m256i outside = _mm256_setzero_si256();
         for (uint32_t i = 0; i < count; i += 16) {
             const __m256i symbol = _mm256_cvtepu8_epi16(load_128(from.symbol + i));
-            const __m256i moved = _mm256_xor_si256(symbol, load(rows.flip + i));
-            __m256i index = _mm256_add_epi16(load(rows.origin + i), moved);
+            const __m256i moved = _mm256_xor_si256(symbol, load(rows.flips + i));
+            __m256i index = _mm256_add_epi16(load(rows.base + i), moved);
             if (from.any_raw) {
-                if (rows.grouped) index = _mm256_mullo_epi16(index, power(rows.group_bits + i));
+                if (rows.grouped) index = _mm256_mullo_epi16(index, power(rows.raw + i));
                 const __m256i escaped = _mm256_cmpeq_epi16(symbol, _mm256_setzero_si256());
                 const __m256i raw = _mm256_cvtepu8_epi16(load_128(from.raw + i));
                 // An escape's code is raw; another's sign is changed below.

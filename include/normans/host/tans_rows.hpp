@@ -19,13 +19,28 @@ struct tans_predictions {
     alignas(64) uint8_t sigma[tans_batch + tans_slack] = {};  // indices
 };
 
-/// A batch's rows as the lanes' loop wants them: group = origin + (symbol ^ flip).
+/// Where a scalar is in a bank: group = origin + (symbol ^ flip), counted from the lowest.
+struct alignas(8) tans_place {
+    uint32_t first_cell;
+    int8_t flip;  // -1: mirrored
+    uint8_t group_bits;
+    uint16_t origin;  // signed, mod 2^16
+};
+
+/// A batch's rows as the lanes' loop wants them.
 struct tans_rows {
-    alignas(64) uint32_t first_cell[tans_batch + tans_slack];
-    alignas(64) int16_t origin[tans_batch + tans_slack];
-    alignas(64) int16_t flip[tans_batch + tans_slack];  // -1: mirrored
-    alignas(64) uint8_t group_bits[tans_batch + tans_slack];
-    bool grouped = false;  // some group_bits are not 0; else they are not there
+    static constexpr bool unrolled = true;  // whole steps are worth it
+
+    alignas(64) tans_place place[tans_batch + tans_slack];
+    bool grouped = false;  // else all group_bits are 0
+
+    /// Some row for what lies beyond n scalars.
+    void end(uint32_t n)
+    {
+        for (uint32_t i = 0; i < tans_slack; ++i) place[n + i].first_cell = 0;
+    }
+    /// Those from `first` on.
+    const tans_place* from(uint32_t first) const { return place + first; }
 };
 
 /// A scale as fixed_mean() needs it.
@@ -67,97 +82,157 @@ private:
     uint32_t end(uint32_t mean) const { return mean >> 31 != 0 ? 0 : last; }
 };
 
+/// The bits of a mean that is fp32, these bits, or their upper 16.
+template <class Mean>
+NORMANS_INLINE int32_t load_mean(const Mean* from)
+{
+    if constexpr (sizeof(Mean) == 2) {
+        return int32_t(uint32_t(*from) << 16);
+    } else {
+        int32_t bits;
+        std::memcpy(&bits, from, sizeof bits);
+        return bits;
+    }
+}
+
+/// fixed_mean() >> 3 of means under one scale that counts: the mean's 1/32 of a code, which is what
+/// a row is found by. Where the two may differ the exact way is gone.
+template <class Mean>
+struct mean_places {
+    const Mean* mean;  // need not be clean
+    fixed_scale exact;
+    uint32_t least;   // less the exponent field whose means are not shifted, in bits 24..31
+    uint64_t middle;  // 0, and the half that rounds, in 2^-47 of 1/256 code
+    uint32_t last;
+
+    mean_places(const Mean* from, scalar_format format, const code_scale& scale)
+        : mean(from),
+          exact(format, scale),
+          least((exponent_field(scale.inverse) - 245) << 24),
+          middle((uint64_t(exact.zero) << 47) + (uint64_t(1) << 46)),
+          last(exact.last >> 3)
+    {
+    }
+
+    NORMANS_INLINE uint32_t operator()(uint32_t i) const
+    {
+        const int64_t wide = load_mean(mean + i);
+        const uint32_t bits = uint32_t(wide), by = (2 * bits + least) >> 24;
+        if (NORMANS_RARE(by > most)) return unusual(bits);
+        const uint64_t product = (uint64_t((bits & 0x7fffff) | 0x800000u) << by) *
+                                 exact.significand;
+        // ~product is -product - 1: halves away from 0 on both sides.
+        const uint64_t sign = uint64_t(wide >> 63);
+        const uint32_t place = uint32_t(((product ^ sign) + middle) >> 50);
+        return NORMANS_RARE(place > last) ? end(bits) : place;
+    }
+
+private:
+    static constexpr uint32_t most = 15;  // products below 2^63
+
+    NORMANS_NOINLINE uint32_t unusual(uint32_t bits) const { return exact(bits) >> 3; }
+    uint32_t end(uint32_t bits) const { return bits >> 31 != 0 ? 0 : last; }
+};
+
+/// The same of means in 1/256 codes.
+struct fixed_places {
+    const uint32_t* fixed;
+
+    NORMANS_INLINE uint32_t operator()(uint32_t i) const { return fixed[i] >> 3; }
+};
+
+/// The same of means that are 0, or whose scale does not count.
+struct zero_places {
+    uint32_t zero;
+
+    NORMANS_INLINE uint32_t operator()(uint32_t) const { return zero >> 3; }
+};
+
 /// A bank's levels and places.
 class tans_levels {
 public:
     static constexpr uint32_t top = 8 * bank_octaves - 1;  // of levels without groups
-    static constexpr uint32_t most_places = 8 * (3 * 32 + 16 + 8 + 4);
+    static constexpr uint32_t most_places = 8 * (3 * 32 + 16 + 8 + 4);  // of all cells' parts
     static constexpr int none = -0x10000;  // origin of a scale that does not count
-
-    struct place {
-        uint32_t first_cell;
-        int16_t away;  // of symbol 0 from the mean's group; mirrored: of symbol -1
-        int16_t flip;
-    };
 
     tans_levels(scalar_format format, const tans_bank& bank)
         : last_(top + 8 * (format.code_bits - 2))
     {
         const bank_plan& plan = bank.plan;
-        uint32_t first = 0, used = 0;
-        for (uint32_t above = 0; above <= top; ++above) {
-            const uint32_t octave = above >> 3;
-            if ((above & 7) % (8u >> plan.log_steps) == 0) {
-                first = used;
-                add_step(bank, octave, (above & 7) >> (3 - plan.log_steps), used);
+        level now{};
+        uint32_t used = 0;
+        for (uint32_t above = 0; above <= last_; ++above) {
+            now.group_bits = uint8_t(above <= top ? 0 : (above - top + 7) / 8);
+            const uint32_t at = above - 8 * now.group_bits;
+            if ((at & 7) % (8u >> plan.log_steps) == 0) {
+                now.first = uint16_t(used);
+                add_step(bank, at >> 3, (at & 7) >> (3 - plan.log_steps), now.group_bits, used);
             }
-            level_[before + above] = first | (8 - log_parts(plan, octave)) << 16;
+            level_[before + above] = now;
         }
-        for (uint32_t above = top + 1; above <= last_; ++above)
-            level_[before + above] = level_[before + above - 8] + (1u << 24);
         for (uint32_t i = 0; i < before; ++i) level_[i] = level_[before];
         for (uint32_t i = before + last_; i < before + last_ + 256; ++i)
             level_[i] = level_[before + last_];
     }
 
-    /// Rows of n scalars under one scale: means as fp32 bits, or in 1/256 codes as they are.
+    /// Rows of n scalars under one scale, from `first` of a batch on; places(i): see mean_places.
     /// Eighths of an octave from the lowest row to a sigma are origin + its index.
-    template <bool Fixed>
-    void find_rows(const tans_predictions& from, uint32_t first, uint32_t n, int origin,
-                   const fixed_scale& scale, tans_rows& to) const
+    template <class Sigma, class Places>
+    void find_rows(const Sigma* sigma, uint32_t first, uint32_t n, int origin,
+                   const Places places, tans_rows& to)
     {
         const int lowest = -int(before), highest = int(last_);
-        const uint32_t* const levels =
+        level* const levels =
             level_ + (int(before) + (origin < lowest ? lowest : origin > highest ? highest
                                                                                    : origin));
-        if (!to.grouped && find_rows<Fixed, false>(from, first, n, levels, scale, to)) return;
-        if (!to.grouped) std::memset(to.group_bits, 0, sizeof to.group_bits);
-        to.grouped = true;
-        find_rows<Fixed, true>(from, first, n, levels, scale, to);
+        const level kept = levels[sigma_zero];
+        levels[sigma_zero] = level_[0];  // sigma 0; no other index reads this one
+        tans_place* const rows = to.place + first;
+        uint32_t grouped = 0;
+        NORMANS_UNROLL_SOME
+        for (uint32_t i = 0; i < n; ++i) {
+            const level& here = levels[sigma[i]];
+            const uint32_t group_bits = here.group_bits, at = (places(i) + 16) >> group_bits;
+            rows[i] = place_[here.first + (at & 31)];
+            rows[i].origin = uint16_t(rows[i].origin + (at >> 5));
+            grouped |= group_bits;
+        }
+        levels[sigma_zero] = kept;
+        to.grouped |= grouped != 0;
     }
 
 private:
-    // False if there are groups, and it was taken that there are none.
-    template <bool Fixed, bool Grouped>
-    bool find_rows(const tans_predictions& in, uint32_t first, uint32_t n, const uint32_t* levels,
-                   const fixed_scale scale, tans_rows& to) const
-    {
-        uint32_t any = 0;
-        for (uint32_t i = first; i < first + n; ++i) {
-            const uint32_t k = in.sigma[i];
-            const uint32_t level = *(k == sigma_zero ? level_ : levels + k);
-            const uint32_t fixed = (Fixed ? in.mean[i] : scale(in.mean[i])) + 128;
-            const uint32_t at = Grouped ? fixed >> (level >> 24) : fixed;
-            const place& from = place_[(level & 0xffff) + ((at & 255) >> (level >> 16 & 15))];
-            to.first_cell[i] = from.first_cell;
-            to.flip[i] = from.flip;
-            to.origin[i] = int16_t(int(at >> 8) + from.away);
-            if (Grouped) to.group_bits[i] = uint8_t(level >> 24);
-            any |= level;
-        }
-        return Grouped || any >> 24 == 0;
-    }
+    static constexpr uint32_t parts = 32;  // of a cell: as many as a plan can have
+
+    struct level {
+        uint16_t first;  // of a cell's places
+        uint8_t group_bits;
+    };
 
     // The parts of a cell for one step of sigma.
-    void add_step(const tans_bank& bank, uint32_t octave, uint32_t step, uint32_t& used)
+    void add_step(const tans_bank& bank, uint32_t octave, uint32_t step, uint8_t group_bits,
+                  uint32_t& used)
     {
         const bank_plan& plan = bank.plan;
-        const uint32_t all = uint32_t(1) << log_parts(plan, octave);
+        const uint32_t all = uint32_t(1) << log_parts(plan, octave), each = parts / all;
         const uint32_t row = first_bank_row(plan, octave) + step * stored_parts(plan, octave);
-        for (uint32_t part = 0; part < all; ++part, ++used) {
+        for (uint32_t part = 0; part < all; ++part) {
             const bool mirrored = 2 * part + 1 < all;
             const uint32_t here = row + (mirrored ? all - 1 - part : part) - all / 2;
-            const int reach = 1 + int(bank.reach[here]);
-            place_[used] = {here << plan.table_bits, int16_t(mirrored ? reach + 1 : -reach),
-                            int16_t(mirrored ? -1 : 0)};
+            const uint32_t reach = 1 + uint32_t(bank.reach[here]);
+            // Away from the mean's group: symbol 0; mirrored, symbol -1.
+            const uint32_t away = mirrored ? reach + 1 : 0 - reach;
+            for (uint32_t i = 0; i < each; ++i)
+                place_[used++] = {here << plan.table_bits, int8_t(mirrored ? -1 : 0), group_bits,
+                                  uint16_t(away)};
         }
     }
 
     // By level, which is a sigma index + origin. Below and above the levels there is room for any
-    // index: bits 0..15 the first of a cell's places, 16..23 256ths of a cell -> place, 24..: g
-    static constexpr uint32_t before = 256;
-    uint32_t level_[before + top + 8 * 6 + 1 + 256];
-    place place_[most_places];
+    // index.
+    static constexpr uint32_t before = 256, most_levels = top + 8 * 6 + 1;
+    level level_[before + most_levels + 256];
+    tans_place place_[most_levels * parts];  // their origins: but for the mean's group
     uint32_t last_;
 };
 
