@@ -1,6 +1,6 @@
 #pragma once
 // Workloads of int8 and int4 under tANS: the pages of rANS's rows with a bank of 256 KiB, and for
-// the integer-only decoder with means that need no affine map.
+// the integer-only decoder also with means that need no affine map.
 
 #include <memory>
 
@@ -21,7 +21,6 @@ inline workload<uint8_t> under_tans(const workload<uint8_t>& from)
     for (page<uint8_t>& one : work.pages) {
         one.spec.coder = normans::coder_id::tans;
         one.spec.bank = &rows->bank;
-        one.spec.row_scale = false;  // there are no row factors
     }
     work.owners.push_back(rows);
     return work;
@@ -53,7 +52,9 @@ inline void add_tans(catalogue& rows, const workload<uint8_t>& rans, bool intege
 {
     const workload<uint8_t> work = under_tans(rans);
     rows.add_on(work, {"portable", "avx2", "neon"});
-    if (integer_only) rows.add_decoder(with_plain_means(work), "integer-only", decode_integer_only);
+    if (!integer_only) return;
+    rows.add_decoder(work, "integer-only", decode_integer_only);
+    rows.add_decoder(with_plain_means(work), "integer-only-plain", decode_integer_only);
 }
 
 }  // namespace bench

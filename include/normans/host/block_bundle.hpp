@@ -34,7 +34,7 @@ auto with_scalar(scalar_type type, Function f)
 // True if two blocks' steps may run together.
 inline bool same_steps(const block_spec& x, uint32_t x_lanes, const block_spec& y, uint32_t y_lanes)
 {
-    return x_lanes == y_lanes && x.dtype == y.dtype && x.heads == y.heads &&
+    return x_lanes == y_lanes && x.dtype == y.dtype && x.coder == y.coder && x.heads == y.heads &&
            x.tokens == y.tokens && x.dim == y.dim && x.sigma_offset == y.sigma_offset &&
            x.shape == y.shape && x.marginal == y.marginal &&
            x.parameter_hash == y.parameter_hash && x.row_scale == y.row_scale;

@@ -92,6 +92,11 @@ struct block_encoder {
             blocks[i].begin_steps(jobs[i], no_states);
             room |= blocks[i].fits;
         }
+        if constexpr (takes_tans)
+            if (spec.coder == coder_id::tans) {
+                for (uint32_t i = 0; i < size; ++i) blocks[i].encode_tans(jobs[i]);
+                return;
+            }
         if (room) encode_bundle<Lanes>(spec, context.model, inputs, jobs, size, lanes);
     }
 
@@ -115,7 +120,7 @@ struct block_encoder {
         std::memmove(out + at.words, job.writer.next, 2 * size_t(header.payload_words));
         result->escapes = job.escapes;
         result->repairs = repairs;
-        result->backend = backend;
+        result->backend = spec->coder == coder_id::tans ? tans_backend(header.lanes) : backend;
         checked = true;
     }
 
@@ -173,18 +178,37 @@ struct block_encoder {
     }
 
 private:
+    static constexpr bool takes_tans =
+        sizeof(code) == 1 && std::is_same_v<typename Job::predictor_type, array_predictor>;
+
+    // The steps of a tANS block, whose row steps are chosen.
+    void encode_tans(Job& running) const
+    {
+        if (!fits) return;
+        uint32_t stored[max_lanes];
+        if (!encode_tans_steps(*spec, running.predictor, packed(), running.row_steps, header.lanes,
+                               running.writer, stored, running.sums, running.escapes))
+            return;
+        for (uint32_t i = 0; i < header.lanes; ++i)
+            store_u32(running.states_out + 4 * i, stored[i]);
+    }
+
     packed_codes<const code> packed() const
     {
         return {job.codes, format_of(spec->dtype).code_bits == 4};
     }
 
-    // int8, int4, e2m1, and fp8 by tANS. Steps are left to do only where planes run them.
+    // int8, int4, e2m1, and fp8 by tANS. Steps are left to do only where planes run them, or choose
+    // the row steps.
     template <bool ByPlanes>
     block_stage begin_scaled()
     {
         scaled_source source(*spec, job.predictor);
         if constexpr (ByPlanes) {
-            if (has_scale(spec->dtype) && spec->coder == coder_id::rans) {
+            const bool by_planes =
+                spec->coder == coder_id::rans ? has_scale(spec->dtype)
+                                              : format_of(spec->dtype).is_integer && spec->row_scale;
+            if (by_planes) {
                 job.scales = spec->scales;
                 if (!choose_scaled_mode(*spec, source, packed(), capacity, header, job.sums, room))
                     return block_stage::plain;
