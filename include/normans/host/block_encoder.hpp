@@ -206,8 +206,9 @@ private:
         scaled_source source(*spec, job.predictor);
         if constexpr (ByPlanes) {
             const bool by_planes =
-                spec->coder == coder_id::rans ? has_scale(spec->dtype)
-                                              : format_of(spec->dtype).is_integer && spec->row_scale;
+                spec->coder == coder_id::rans
+                    ? has_scale(spec->dtype)
+                    : takes_tans && format_of(spec->dtype).is_integer && spec->row_scale;
             if (by_planes) {
                 job.scales = spec->scales;
                 if (!choose_scaled_mode(*spec, source, packed(), capacity, header, job.sums, room))
