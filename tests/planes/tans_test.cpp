@@ -235,6 +235,34 @@ TEST_CASE("tANS of arrays has the definition's bytes")
     CHECK(escapes > all);
 }
 
+TEST_CASE("tANS of callables has the definition's bytes, whatever chose the row steps")
+{
+    test_rng rng(504);
+    uint32_t row_scaled = 0;
+    for (uint32_t i = 0; i < 24; ++i) {
+        block_spec spec = spec_of(i, 1, 40, 64, lane_counts[i % 4]);
+        spec.row_scale = true;
+        tans_case c(rng.next(), spec, 32 + i % 4);
+        const auto callable = [&](const scalar_position& at) { return c.predictor(at); };
+        std::vector<uint8_t> expected, block(max_encoded_bytes(spec)), back(packed(c.page));
+        const encode_result y = encode_by<scalar_backend>(c, expected, all_room);
+        const std::vector<uint8_t> codes = back;
+        const encode_result x = encode(c.page.spec, dense(c.page.spec, codes.data()), callable,
+                                       block.data(), block.size());
+        CAPTURE(i);
+        CHECK(x.code == status::ok);
+        block.resize(x.bytes);
+        expected.resize(y.bytes);
+        CHECK(block == expected);
+        back.assign(back.size(), 0);
+        CHECK(decode(c.page.spec, block.data(), block.size(), callable,
+                     dense(c.page.spec, back.data())));
+        CHECK(back == codes);
+        row_scaled += x.row_scaled;
+    }
+    CHECK(row_scaled > 6);
+}
+
 TEST_CASE("tANS of arrays: every length about a batch and a step")
 {
     for (const uint32_t lanes : lane_counts)
