@@ -1,5 +1,7 @@
 #include "data.hpp"
 
+#include <cmath>
+#include <cstdlib>
 #include <stdexcept>
 
 #include "../real.hpp"
@@ -86,6 +88,31 @@ gpu_pages register_pages(normans::scalar_type type, std::uint8_t sigma, std::siz
             out.codes.push_back(std::uint8_t(code));
             if (normans::code_bytes(type) == 2) out.codes.push_back(std::uint8_t(code >> 8));
         }
+    return out;
+}
+
+gpu_pages scaled_pages(double bits, std::size_t pages, std::uint32_t tokens)
+{
+    constexpr double unit_entropy = 2.05;  // of a Gaussian of deviation 1, in cells of width 1
+    gpu_pages out = register_pages(normans::scalar_type::int8, 0, 0, tokens);
+    char name[32];
+    std::snprintf(name, sizeof name, "bits-%.1f", bits);
+    out.name = name;
+    out.pages = pages;
+    const double octave = bits - unit_entropy;
+    const std::size_t channels = pages * out.channels();
+    out.sigmas.assign(channels, std::uint8_t(std::lround(8 * (octave - out.spec.sigma_offset))));
+    out.a.assign(channels, 1.0f);
+    out.b.assign(channels, 0.0f);
+    random_numbers random(3);
+    for (std::size_t i = 0; i < pages * out.page_scalars(); ++i) {
+        // 32 to 63.75 either way, in quarters: exact in bf16
+        const std::uint32_t drawn = std::uint32_t(std::abs(random.gaussian()) * 4096);
+        const float mean = (32.0f + float(drawn % 128) / 4) * (drawn & 128 ? -1.0f : 1.0f);
+        const double value = double(mean) + std::exp2(octave) * random.gaussian();
+        out.means.push_back(std::uint16_t(normans::float_to_bits(mean) >> 16));
+        out.codes.push_back(std::uint8_t(std::lround(value)));
+    }
     return out;
 }
 

@@ -40,6 +40,8 @@ gpu_pages drawn_pages(normans::scalar_type type, double bits, std::size_t pages,
 /// Codes drawn around register_means{sigma}; means and sigmas are left empty.
 gpu_pages register_pages(normans::scalar_type type, std::uint8_t sigma, std::size_t pages,
                          std::uint32_t tokens);
+/// int8 codes in code units, groups of 32 channels under a scale of 1 each, that cost `bits` each.
+gpu_pages scaled_pages(double bits, std::size_t pages, std::uint32_t tokens);
 /// A real cache, cut into pages of 16 tokens.
 gpu_pages real_pages(normans::scalar_type type, const std::string& cache,
                      const std::string& profile);

@@ -5,7 +5,7 @@
 
 #include <cstring>
 
-#include <normans/cuda/device_codec.cuh>
+#include <normans/cuda/device_scaled.cuh>
 
 #include "attention.cuh"
 #include "data.hpp"
@@ -69,14 +69,28 @@ struct means_on_device<mean_kind::in_register> {
     predictor operator()(const block_spec&, std::size_t) const { return {register_sigma}; }
 };
 
+template <scalar_type Type, mean_kind Kind, bool Scaled = has_scale(Type)>
+struct entries_of {
+    using code = std::conditional_t<code_bytes(Type) == 1, std::uint8_t, std::uint16_t>;
+    using predictor = typename means_on_device<Kind>::predictor;
+    using encode = encode_entry<code, predictor>;
+    using decode = decode_entry<code, predictor>;
+};
+template <scalar_type Type, mean_kind Kind>
+struct entries_of<Type, Kind, true> {
+    using encode = scaled_encode_entry<typename means_on_device<Kind>::predictor>;
+    using decode = scaled_decode_entry<typename means_on_device<Kind>::predictor>;
+};
+
 template <scalar_type Type, std::uint32_t Width, mean_kind Kind>
 void measure_rows(const gpu_pages& from, const std::vector<std::size_t>& batches, conditions& with,
                   gpu_table& table, const std::string& tail)
 {
     using code = std::conditional_t<code_bytes(Type) == 1, std::uint8_t, std::uint16_t>;
     using codec = device_codec<Type, Width>;
+    using encode_type = typename entries_of<Type, Kind>::encode;
+    using decode_type = typename entries_of<Type, Kind>::decode;
     using means_type = means_on_device<Kind>;
-    using predictor = typename means_type::predictor;
     const std::size_t pages = *std::max_element(batches.begin(), batches.end());
     const std::size_t scalars = from.page_scalars();
     const std::size_t room = (max_encoded_bytes(from.spec) + 15) / 16 * 16;
@@ -87,17 +101,26 @@ void measure_rows(const gpu_pages& from, const std::vector<std::size_t>& batches
     const device_memory<code> codes(distinct, pages * scalars), back(pages * scalars);
     const device_memory<std::uint8_t> slots(pages * room);
     const means_type means(from, pages);
-    std::vector<encode_entry<code, predictor>> to_encode;
-    std::vector<decode_entry<code, predictor>> to_decode;
+    std::vector<encode_type> to_encode(pages);
+    std::vector<decode_type> to_decode(pages);
+    const std::size_t groups = from.channels() / 32;
+    const device_memory<float> scales(std::vector<float>(groups * spec.tokens, 1.0f));
     const ptrdiff_t head = ptrdiff_t(spec.dim), token = ptrdiff_t(from.channels());
     for (std::size_t p = 0; p < pages; ++p) {
-        to_encode.push_back({slots.get() + p * room, room, spec.tokens, means(spec, p),
-                             {codes.get() + p * scalars, head, token}});
-        to_decode.push_back({slots.get() + p * room, room, spec.tokens, means(spec, p),
-                             {back.get() + p * scalars, head, token}});
+        encode_type& in = to_encode[p];
+        decode_type& out = to_decode[p];
+        out.block = in.out = slots.get() + p * room;
+        out.bytes = in.capacity = room;
+        out.tokens = in.tokens = spec.tokens;
+        out.predictor = in.predictor = means(spec, p);
+        in.codes = box_view<const code>{codes.get() + p * scalars, head, token};
+        out.out = box_view<code>{back.get() + p * scalars, head, token};
+        if constexpr (has_scale(Type))
+            out.scales = in.scales = scale_view{scales.get(), ptrdiff_t(spec.dim / 32),
+                                                ptrdiff_t(groups), 1, 32};
     }
-    const device_memory<encode_entry<code, predictor>> encode_there(to_encode);
-    const device_memory<decode_entry<code, predictor>> decode_there(to_decode);
+    const device_memory<encode_type> encode_there(to_encode);
+    const device_memory<decode_type> decode_there(to_decode);
     const device_memory<encode_result> encoded(pages);
     const device_memory<decode_result> decoded(pages);
     const auto encode = [&](std::size_t count) {
@@ -209,6 +232,14 @@ void measure_type(const std::string& cache, const std::string& profile, conditio
     });
 }
 
+// A new scale at every step, as engines with groups of 32 have it.
+void measure_scaled(conditions& with, gpu_table& table)
+{
+    const std::size_t most = with.hardware ? 4096 : 2, distinct = with.hardware ? 64 : 2;
+    const gpu_pages pages = scaled_pages(2.5, distinct, with.hardware ? 16 : 1);
+    measure<scalar_type::int8, 32, mean_kind::bf16>(pages, {most}, with, table);
+}
+
 }  // namespace
 
 int main(int count, char** arguments)
@@ -236,8 +267,9 @@ int main(int count, char** arguments)
         gpu_table table(arguments[3], device.name, arguments[4], with.hardware);
         measure_copies(with, table);
         measure_type<scalar_type::e4m3fn>(arguments[1], arguments[2], with, table);
-        table.part("attention/e4m3fn", [&] { measure_attention<scalar_type::e4m3fn>(with, table); });
         measure_type<scalar_type::bf16>(arguments[1], arguments[2], with, table);
+        measure_scaled(with, table);
+        table.part("attention/e4m3fn", [&] { measure_attention<scalar_type::e4m3fn>(with, table); });
         table.part("attention/bf16", [&] { measure_attention<scalar_type::bf16>(with, table); });
         check(cudaEventDestroy(with.begin));
         check(cudaEventDestroy(with.stop));
