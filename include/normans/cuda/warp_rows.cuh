@@ -25,8 +25,13 @@ struct lane_row_steps {
     /// Step + 6 of a token.
     __device__ uint32_t nibble(uint32_t token) const
     {
-        const uint32_t now = kept(place);
-        return row_steps_view{block + (now & 255), window_in(now)}.nibble(token);
+        const uint32_t now = kept(place), bits = now >> 16;
+        if (bits == 0) return now >> 8;
+        const uint32_t at = token % 8 * bits;
+        const uint32_t first = token / 8 * bits + at / 8 + (now & 255);
+        uint32_t value = block[first];
+        value |= uint32_t(block[first + (at % 8 + bits > 8 ? 1 : 0)]) << 8;
+        return (now >> 8 & 15) + (value >> at % 8 & ((1u << bits) - 1));
     }
     /// Kept here, so that the header needs no registers while steps run.
     __device__ row_step_window window() const { return window_in(kept(place)); }
@@ -56,10 +61,11 @@ public:
     /// All tokens in order, once or until again() says that it is enough; `row` is the calling
     /// lane's part of the sums. The coded form may take `room` bytes from `out` on.
     __device__ void add(const normal_shape& shape, row_statistics row, uint32_t token,
-                        uint32_t tokens, const block_header& header, uint8_t* out, uint64_t room)
+                        uint32_t tokens, const block_header& header, uint8_t* out, uint32_t room)
     {
         row.sum = threads::sum(row.sum);
-        row.count = threads::sum(row.count);
+        row.count = kept(threads::sum(row.count));  // or nvcc runs out of registers, on sm_120
+        token = kept(token);
         const uint32_t nibble = uint32_t(choose_row_step(shape, row) - min_row_step);
         for (uint32_t i = 0; i < owned; ++i)
             if (threads::rank() * owned + i == nibble) rows_[i].add(row);
@@ -74,7 +80,7 @@ public:
     /// Says in `header` what is stored: nothing where that does not pay. True where the steps in
     /// full had no room, but those of the window have: then all tokens once more.
     __device__ bool again(const normal_shape& shape, uint32_t tokens, block_header& header,
-                          uint8_t* out, uint64_t room)
+                          uint8_t* out, uint32_t room)
     {
         threads::barrier();  // all that was stored lies there
         if (header.rows.bits != full_window.bits) return false;

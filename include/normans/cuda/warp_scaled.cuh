@@ -298,7 +298,8 @@ private:
         const uint32_t count = header.count, rank = threads::rank(), tail = count % Width;
         // A coded block must save at least 1/64 of the raw codes.
         const uint64_t limit = layout_of(header, 0).end - raw_bytes(Type, count) / 64;
-        const uint64_t room = capacity < limit ? capacity : limit;
+        // No box is so large that this takes 33 bits.
+        const uint32_t room = uint32_t(capacity < limit ? capacity : limit);
         header.mode = block_mode::coded;
         header.payload_words = 0;
         if (spec.parameter_hash) header.flags |= has_parameter_hash;
@@ -360,7 +361,7 @@ private:
     // Row steps for all tokens, where they pay; then `header` says so.
     template <class Predictor, class Source>
     __device__ void choose_steps(const block_spec& spec, const Source& source,
-                                 const Predictor& predictor, uint8_t* out, uint64_t room,
+                                 const Predictor& predictor, uint8_t* out, uint32_t room,
                                  block_header& header) const
     {
         const scaled_model<Type>& model = storage_.exact;
