@@ -135,10 +135,10 @@ public:
 
 private:
     static constexpr uint32_t width = Lanes::width;
-    static constexpr uint32_t capacity = 128 / N;  // 72 KB in all
+    static constexpr uint32_t capacity = 128 / N;  // 76 KB in all
     static constexpr uint32_t no_token = ~uint32_t(0);
     static constexpr uint32_t at_once = N < 4 ? 16 / N : 4;
-    struct alignas(64) tile {
+    struct alignas(64) tile {  // else half of its loads would cross cache lines
         float slope[width], deviation[width], a[width], b[width];
         uint16_t weight_origin[width];
         typename Lanes::slope_limits limits;
