@@ -173,7 +173,8 @@ TEST_CASE("places of means are those of the definition, also behind a map")
             mean[i] = rng.below(20) == 0 ? rng.bits(32) : around(130, spread);
             a[i] = rng.below(30) == 0 ? sign_bit : around(127, spread);
             b[i] = rng.below(10) == 0 ? 0 : around(125, spread);
-            if (rng.below(40) == 0) mean[i] = rng.bits(1) << 31;
+            if (rng.below(40) == 0) mean[i] = rng.bits(1) << 31 | (rng.bits(1) * rng.bits(23));
+            if (rng.below(20) == 0) a[i] = around(230, 40);
             if (rng.below(4) == 0) {  // where 1/32 of a code ends, or near it
                 const int fixed = 8 * rng.between(-16 * 128, 16 * 128) * 2 - 1;
                 const uint32_t at =

@@ -73,8 +73,9 @@ private:
         constexpr channel never{0, 0, -1};
         const int a_field = int(exponent_field(a)), b_field = int(exponent_field(b));
         const int up = b_field - 150 + unit_, drop = 300 - unit_ - a_field;
-        // Infinite means must be seen; those and large b are for the exact way.
-        if (a_field == 255 || b_field == 255 || up > 22 || drop >= 255) return never;
+        // Infinite means must be seen, and nothing may come of those that count as 0 (their field
+        // is 0, whatever their significand); what might fail there, and large b, go the exact way.
+        if (a_field == 255 || b_field == 255 || up > 22 || drop >= 255 || drop < 48) return never;
         const uint64_t significand = (b & 0x7fffff) | 0x800000u;
         const uint64_t at_unit = up >= 0 ? significand << up : up < -24 ? 0 : significand >> -up;
         return {a_field == 0 ? 0 : with_sign((a & 0x7fffff) | 0x800000u, a),
