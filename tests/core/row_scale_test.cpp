@@ -5,10 +5,12 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <vector>
 
 #include <normans/block/block.hpp>
 #include <normans/block/row_scale.hpp>
+#include <normans/host/row_steps.hpp>
 
 #include "support/random_scalars.hpp"
 
@@ -126,6 +128,40 @@ TEST_CASE("row steps packed are read back, those outside as the window's nearest
     }
     CHECK(wrong == 0);
     CHECK(detail::row_steps_view{}(1000) == 0);
+}
+
+TEST_CASE("a block's window stays what it is when tokens come again because of another block")
+{
+    test_rng rng(104);
+    const normal_shape shape = shape_of(shape_id::gaussian);
+    uint32_t wrong = 0, full = 0;
+    for (int round = 0; round < 2000; ++round) {
+        const uint32_t tokens = 1 + uint32_t(rng.below(24));
+        std::vector<row_statistics> rows(tokens);
+        for (row_statistics& row : rows) {
+            row.count = 1 + uint32_t(rng.below(round % 2 == 0 ? 4 : 4000000));
+            row.sum = uint64_t(row.count) * rng.below(rng.bits(1) != 0 ? 1 << 18 : 1 << 15);
+        }
+        block_header header[2]{};
+        uint8_t out[2][64] = {};
+        for (int passes = 1; passes <= 2; ++passes) {
+            detail::row_step_writer writer(header[passes - 1], tokens, out[passes - 1], 64);
+            for (int pass = 0; pass < passes; ++pass) {
+                for (uint32_t t = 0; t < tokens; ++t) writer.add(shape, t, rows[t]);
+                wrong += writer.again(shape);
+            }
+        }
+        const block_header& once = header[0];
+        const block_header& twice = header[1];
+        wrong += once.flags != twice.flags || once.rows.lowest != twice.rows.lowest ||
+                 once.rows.bits != twice.rows.bits;
+        const size_t begin = size_t(layout_of(once, tokens).row_steps);
+        const size_t size = size_t(layout_of(once, tokens).states) - begin;
+        wrong += std::memcmp(out[0] + begin, out[1] + begin, size) != 0;
+        full += once.rows.bits == full_window.bits;
+    }
+    CHECK(wrong == 0);
+    CHECK(full > 100);
 }
 
 TEST_CASE("the statistics are the mean of r^2 / (sigma^2 + cell^2 / 12), which counts up to 64")

@@ -36,10 +36,12 @@ public:
     }
 
     /// Says in the header what is stored: nothing where that does not pay. True where the steps in
-    /// full had no room, but those of the window have: then all tokens once more.
+    /// full had no room, but those of the window have: then all tokens once more. What it says then
+    /// stays, also where tokens come again because of another block.
     bool again(const normal_shape& shape)
     {
-        if (header_ == nullptr || header_->rows.bits != full_window.bits) return false;
+        if (header_ == nullptr || chosen_) return false;
+        chosen_ = true;
         const row_window_choice best = choose_row_window(shape, rows_, tokens_);
         const bool had_room = layout_of(*header_, tokens_).states <= room_;
         header_->rows = best.window;
@@ -57,6 +59,7 @@ private:
     uint32_t tokens_ = 0, eight_ = 0;
     uint8_t* out_ = nullptr;
     uint64_t room_ = 0;
+    bool chosen_ = false;
     row_statistics rows_[16];  // by best step
 };
 
