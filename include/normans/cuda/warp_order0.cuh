@@ -280,9 +280,10 @@ private:
         return words;
     }
 
+    // A source may say more than a code, signed ones for example: no table is that long.
     static __device__ uint32_t symbol_of(uint32_t code, uint32_t plane)
     {
-        return planes == 1 ? code : plane == 0 ? code >> 8 : code & 0xff;
+        return (planes == 2 && plane == 0 ? code >> 8 : code) & (own::symbols - 1);
     }
 
     // From the first state on; false where a symbol has no slot, which is known only if all words
