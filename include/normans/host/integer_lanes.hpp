@@ -40,12 +40,6 @@ public:
 
     scalar_format narrow() const { return format_of(type); }
 
-    scalar_model prepare_sloped(uint32_t mean, uint32_t sigma_index, uint32_t slope) const
-    {
-        return by([&](const auto& model) {
-            return model.prepare_sloped(mean, sigma_index, slope);
-        });
-    }
     interval find(const scalar_model& m, uint32_t code) const
     {
         return by([&](const auto& model) { return model.find(m, code); });
@@ -57,6 +51,15 @@ public:
     interval locate_far(const scalar_model& m, uint32_t slot) const
     {
         return by([&](const auto& model) { return model.locate_far(m, slot); });
+    }
+    // Devices' prepare_in_codes calls models of devices only.
+    friend scalar_model prepare_in_codes(const any_scaled_model& model, uint32_t mean,
+                                         uint32_t sigma_index, uint32_t slope,
+                                         const code_scale& scale)
+    {
+        return model.by([&](const auto& one) {
+            return normans::prepare_in_codes(one, mean, sigma_index, slope, scale);
+        });
     }
     friend void add_exact(row_statistics& row, const any_scaled_model& model,
                           const scalar_model& m, uint32_t code)
