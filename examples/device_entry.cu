@@ -8,7 +8,7 @@
 /// Decodes one block of e4m3fn codes per warp. All threads of a thread block call it together, 32
 /// neighbours each with the same arguments, any number of times. Takes 4 KB of shared memory.
 /// block       a multiple of 4, `bytes` readable bytes; made with spec.lanes = 32, sigma_offset and
-///             shape as by default, with a content check
+///             shape as by default, with a content check, with or without row steps
 /// means       bf16, sigmas: sigma indices, one a channel: [heads][dim]
 /// means, out  the box's first scalar; dim scalars are adjacent, a head begins each head_stride
 ///             scalars, a token each token_stride. Any memory, shared too.
@@ -24,6 +24,7 @@ extern "C" __device__ int normans_decode_e4m3fn(
     spec.heads = heads;
     spec.tokens = tokens;
     spec.dim = dim;
+    spec.row_scale = true;
     const unsigned row = threadIdx.y + blockDim.y * threadIdx.z;
     __syncthreads();  // another call may still read the tables
     codec::prepare(tables, spec, threadIdx.x + blockDim.x * row,

@@ -80,13 +80,13 @@ def shortest_loop(blocks, home):
 
 
 def common_path(lines, tans):
-    """The loop over steps: it votes twice, counts bits and, but for tANS, rounds to z twice."""
+    """The loop over steps: it votes, counts bits and, but for tANS, rounds to z twice."""
     blocks = blocks_of(lines)
     loops = []
     for begin, (code, _) in blocks.items():
         if tans or any("F2I.S16" in text for text in code):
             path = shortest_loop(blocks, begin) or []
-            if sum("VOTE" in t for t in path) == 2 and \
+            if sum("VOTE" in t for t in path) >= (2 if tans else 1) and \
                     sum("F2I.S16" in t for t in path) == (0 if tans else 2) and \
                     any("POPC" in t for t in path):
                 loops.append(path)
