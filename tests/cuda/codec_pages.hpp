@@ -4,13 +4,13 @@
 // The includer has given device_array, launch and shared_variable.
 
 #include <cstdio>
-#include <cstdlib>
 #include <deque>
 
 #include <normans/cuda/warp_codec.cuh>
 
 #include "page_case.hpp"
 #include "support/golden_case.hpp"
+#include "tally.hpp"
 
 namespace device_test {
 
@@ -66,20 +66,6 @@ private:
         const encode_result result = with.encode(page.spec, box_source<Code>{page.codes},
                                                  page.predictor, page.out, page.capacity);
         if (threadIdx.x % Width == 0) page.result = result;
-    }
-};
-
-struct tally {
-    int blocks = 0, failures = 0;
-    int statuses[16] = {};
-    int modes[4] = {};
-
-    void fail(const block_spec& spec, const char* what, const std::string& more)
-    {
-        if (++failures > 20) return;
-        std::fprintf(stderr, "%s %ux%ux%u, %u lanes, shape %u: %s: %s\n", scalar_name(spec.dtype),
-                     spec.heads, spec.tokens, spec.dim, spec.lanes, unsigned(spec.shape), what,
-                     more.c_str());
     }
 };
 
@@ -306,35 +292,17 @@ inline void compare_golden(const char* path, tally& counts)
     if (!ran) counts.fail(golden.spec, path, "its codec is not compiled here");
 }
 
-/// Says what was compared; 0 if all was equal and every mode and the common statuses occurred.
-inline int report(const tally& counts)
-{
-    std::printf("%d blocks, %d failures; modes:", counts.blocks, counts.failures);
-    for (const int mode : counts.modes) std::printf(" %d", mode);
-    std::printf("; decoded:");
-    for (int i = 0; i < 14; ++i)
-        if (counts.statuses[i] != 0)
-            std::printf(" %s %d", status_name(status(i)), counts.statuses[i]);
-    std::printf("\n");
-    bool seen = counts.statuses[unsigned(status::corrupt_stream)] != 0 &&
-                counts.statuses[unsigned(status::truncated)] != 0;
-    for (const int mode : counts.modes) seen = seen && mode != 0;
-    if (!seen) std::fprintf(stderr, "not everything occurred\n");
-    return counts.failures == 0 && seen ? 0 : 1;
-}
-
-/// Seeds 1 .. argument 1, then golden files. `before` is called with each seed.
+/// Seeds 1 .. argument 1, then golden files. `before` is called with each seed. 0 if all was equal
+/// and every mode and the common statuses occurred.
 template <class Function>
 int run_codec_test(int count, char** arguments, Function before)
 {
     tally counts;
-    const int seeds = count > 1 ? std::atoi(arguments[1]) : 1;
-    for (int seed = 1; seed <= seeds; ++seed) {
-        before(unsigned(seed));
-        compare_random(unsigned(seed), 8, counts);
-    }
-    for (int i = 2; i < count; ++i) compare_golden(arguments[i], counts);
-    return report(counts);
+    run_cases(count, arguments, before,
+              [&](unsigned seed) { compare_random(seed, 8, counts); },
+              [&](const char* path) { compare_golden(path, counts); });
+    return counts.report(counts.saw(status::corrupt_stream) && counts.saw(status::truncated) &&
+                         counts.saw_all_modes());
 }
 
 }  // namespace device_test

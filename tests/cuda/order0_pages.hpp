@@ -5,29 +5,18 @@
 // and shared_variable.
 
 #include <cstdio>
-#include <cstdlib>
 #include <deque>
 
 #include <normans/cuda/warp_order0.cuh>
 
 #include "page_case.hpp"
 #include "support/golden_case.hpp"
+#include "tally.hpp"
 
 namespace device_test {
 
-struct order0_tally {
-    int blocks = 0, failures = 0;
-    int statuses[16] = {};
-    int modes[4] = {};
-    int own = 0, shared = 0, not_here = 0;
-
-    void fail(const block_spec& spec, const char* what, const std::string& more)
-    {
-        if (++failures > 20) return;
-        std::fprintf(stderr, "%s %ux%ux%u, %u lanes%s: %s: %s\n", scalar_name(spec.dtype),
-                     spec.heads, spec.tokens, spec.dim, spec.lanes,
-                     spec.tables != nullptr ? ", shared tables" : "", what, more.c_str());
-    }
+struct order0_tally : tally {
+    int own = 0, shared = 0;
 };
 
 template <class Code>
@@ -459,39 +448,20 @@ inline void compare_golden_order0(const char* path, order0_tally& counts)
 #endif
 }
 
-/// Says what was compared; 0 if all was equal and everything occurred that should.
-inline int report_order0(const order0_tally& counts)
-{
-    std::printf("%d blocks, %d failures, %d under their own tables, %d under shared ones, %d "
-                "golden ones of other widths; modes:",
-                counts.blocks, counts.failures, counts.own, counts.shared, counts.not_here);
-    for (const int mode : counts.modes) std::printf(" %d", mode);
-    std::printf("; decoded:");
-    for (int i = 0; i < 14; ++i)
-        if (counts.statuses[i] != 0)
-            std::printf(" %s %d", status_name(status(i)), counts.statuses[i]);
-    std::printf("\n");
-    const bool seen = counts.statuses[unsigned(status::corrupt_stream)] != 0 &&
-                      counts.statuses[unsigned(status::truncated)] != 0 &&
-                      counts.statuses[unsigned(status::wrong_model)] != 0 && counts.own != 0 &&
-                      counts.shared != 0 && counts.modes[unsigned(block_mode::raw)] != 0 &&
-                      counts.modes[unsigned(block_mode::constant)] != 0;
-    if (!seen) std::fprintf(stderr, "not everything occurred\n");
-    return counts.failures == 0 && seen ? 0 : 1;
-}
-
-/// Seeds 1 .. argument 1, then golden files. `before` is called with each seed.
+/// Seeds 1 .. argument 1, then golden files. `before` is called with each seed. 0 if all was equal
+/// and everything occurred that should.
 template <class Function>
 int run_order0_test(int count, char** arguments, Function before)
 {
     order0_tally counts;
-    const int seeds = count > 1 ? std::atoi(arguments[1]) : 1;
-    for (int seed = 1; seed <= seeds; ++seed) {
-        before(unsigned(seed));
-        compare_random_order0(unsigned(seed), 8, counts);
-    }
-    for (int i = 2; i < count; ++i) compare_golden_order0(arguments[i], counts);
-    return report_order0(counts);
+    run_cases(count, arguments, before,
+              [&](unsigned seed) { compare_random_order0(seed, 8, counts); },
+              [&](const char* path) { compare_golden_order0(path, counts); });
+    std::printf("%d under their own tables, %d under shared ones; ", counts.own, counts.shared);
+    return counts.report(counts.saw(status::corrupt_stream) && counts.saw(status::truncated) &&
+                         counts.saw(status::wrong_model) && counts.own != 0 &&
+                         counts.shared != 0 && counts.saw(block_mode::raw) &&
+                         counts.saw(block_mode::constant));
 }
 
 }  // namespace device_test

@@ -4,8 +4,7 @@
 
 #include <normans/cuda/device_scaled.cuh>
 
-#include <algorithm>
-
+#include "batch_results.hpp"
 #include "scaled_pages.hpp"
 
 namespace device_test {
@@ -72,16 +71,8 @@ public:
                              bank_bytes) == cudaSuccess &&
                    cudaStreamSynchronize(stream_) == cudaSuccess,
                "decode");
-        const auto said = results.copy();
-        for (std::uint32_t i = 0; i < count; ++i) {
-            if (i == hurt)
-                expect(said[i].code == hosts.code && hosts.code != status::ok,
-                       "the damaged page has the host's status");
-            else
-                expect(said[i].code == status::ok && said[i].bytes == blocks_[i].size() &&
-                           outs[i].copy() == cases_[i].memory,
-                       "a whole page beside a damaged one");
-        }
+        expect_decoded(results.copy(), blocks_, cases_, outs, hurt, hosts.code,
+                       [&](bool right, const char* what) { expect(right, what); });
     }
 
     /// The host's bytes, one block behind the other; odd entries have their status.
@@ -110,21 +101,12 @@ public:
                                packed.data(), room, stream_) == cudaSuccess &&
                    cudaStreamSynchronize(stream_) == cudaSuccess,
                "encode and pack");
-        const auto said = results.copy();
-        const auto at = directory.copy();
-        const auto bytes = packed.copy();
-        for (std::uint32_t i = 0; i < count; ++i) {
-            if (i == 5 || i == 7 || (i == blind && has_scale(Type))) {
-                expect(said[i].code == (i == 5 ? status::output_too_small : status::bad_argument) &&
-                           at[i + 1] == at[i],
-                       "odd entries have their status and take no room");
-                continue;
-            }
-            const std::vector<std::uint8_t>& host = blocks_[i];
-            expect(said[i].code == status::ok && said[i].bytes == host.size() &&
-                       std::equal(host.begin(), host.end(), bytes.begin() + std::ptrdiff_t(at[i])),
-                   "a packed block is the host's");
-        }
+        const auto wanted = [&](std::uint32_t i) {
+            if (i == 5) return status::output_too_small;
+            return i == 7 || (i == blind && has_scale(Type)) ? status::bad_argument : status::ok;
+        };
+        expect_packed(results.copy(), directory.copy(), packed.copy(), blocks_, wanted,
+                      [&](bool right, const char* what) { expect(right, what); });
     }
 
     void refusals()

@@ -5,7 +5,6 @@
 // shared_variable.
 
 #include <cstdio>
-#include <cstdlib>
 #include <deque>
 #include <map>
 
@@ -14,6 +13,7 @@
 #include "page_case.hpp"
 #include "support/golden_case.hpp"
 #include "support/scaled_page.hpp"
+#include "tally.hpp"
 
 namespace device_test {
 
@@ -92,20 +92,8 @@ private:
     }
 };
 
-struct scaled_tally {
-    int blocks = 0, failures = 0;
-    int statuses[16] = {};
-    int modes[4] = {};
-    int row_scaled = 0, escapes = 0, not_here = 0;
-
-    void fail(const block_spec& spec, const char* what, const std::string& more)
-    {
-        if (++failures > 20) return;
-        std::fprintf(stderr, "%s %s %ux%ux%u, %u lanes, shape %u: %s: %s\n",
-                     scalar_name(spec.dtype), spec.coder == coder_id::tans ? "tANS" : "rANS",
-                     spec.heads, spec.tokens, spec.dim, spec.lanes, unsigned(spec.shape), what,
-                     more.c_str());
-    }
+struct scaled_tally : tally {
+    int row_scaled = 0, escapes = 0;
 };
 
 /// A bank's arrays on the device.
@@ -490,38 +478,18 @@ inline void compare_golden_scaled(const char* path, scaled_tally& counts)
 #endif
 }
 
-/// Says what was compared; 0 if all was equal and everything occurred that should.
-inline int report_scaled(const scaled_tally& counts)
-{
-    std::printf("%d blocks, %d failures, %d with row steps, %d with escapes, %d golden ones of "
-                "other widths; modes:",
-                counts.blocks, counts.failures, counts.row_scaled, counts.escapes, counts.not_here);
-    for (const int mode : counts.modes) std::printf(" %d", mode);
-    std::printf("; decoded:");
-    for (int i = 0; i < 14; ++i)
-        if (counts.statuses[i] != 0)
-            std::printf(" %s %d", status_name(status(i)), counts.statuses[i]);
-    std::printf("\n");
-    bool seen = counts.statuses[unsigned(status::corrupt_stream)] != 0 &&
-                counts.statuses[unsigned(status::truncated)] != 0 && counts.row_scaled != 0 &&
-                counts.escapes != 0;
-    for (const int mode : counts.modes) seen = seen && mode != 0;
-    if (!seen) std::fprintf(stderr, "not everything occurred\n");
-    return counts.failures == 0 && seen ? 0 : 1;
-}
-
-/// Seeds 1 .. argument 1, then golden files. `before` is called with each seed.
+/// Seeds 1 .. argument 1, then golden files. `before` is called with each seed. 0 if all was equal
+/// and everything occurred that should.
 template <class Function>
 int run_scaled_test(int count, char** arguments, Function before)
 {
     scaled_tally counts;
-    const int seeds = count > 1 ? std::atoi(arguments[1]) : 1;
-    for (int seed = 1; seed <= seeds; ++seed) {
-        before(unsigned(seed));
-        compare_random_scaled(unsigned(seed), 8, counts);
-    }
-    for (int i = 2; i < count; ++i) compare_golden_scaled(arguments[i], counts);
-    return report_scaled(counts);
+    run_cases(count, arguments, before,
+              [&](unsigned seed) { compare_random_scaled(seed, 8, counts); },
+              [&](const char* path) { compare_golden_scaled(path, counts); });
+    std::printf("%d with row steps, %d with escapes; ", counts.row_scaled, counts.escapes);
+    return counts.report(counts.saw(status::corrupt_stream) && counts.saw(status::truncated) &&
+                         counts.row_scaled != 0 && counts.escapes != 0 && counts.saw_all_modes());
 }
 
 }  // namespace device_test

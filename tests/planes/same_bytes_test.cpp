@@ -37,6 +37,21 @@ struct totals {
     uint64_t blocks = 0, coded = 0, repaired = 0, row_scaled = 0, too_large = 0;
 };
 
+template <class Task>
+void check_encoded(const Task& task, const std::vector<uint8_t>& expected, totals& sum)
+{
+    const encode_result& made = task.result;
+    REQUIRE(made.code == status::ok);
+    REQUIRE(made.bytes == expected.size());
+    REQUIRE(std::memcmp(task.out, expected.data(), made.bytes) == 0);
+    if (made.mode == block_mode::coded) {
+        CHECK(made.backend == (made.lanes == 1 ? backend_id::scalar : default_backend::id));
+        ++sum.coded;
+    }
+    ++sum.blocks;
+    sum.row_scaled += made.row_scaled;
+}
+
 template <class Code>
 void check_batch(random_source& random, totals& sum, bool scaled)
 {
@@ -51,16 +66,7 @@ void check_batch(random_source& random, totals& sum, bool scaled)
     encode_blocks(encoding.data(), encoding.size());
     for (size_t i = 0; i < blocks.size(); ++i) {
         INFO(blocks[i]->text());
-        const encode_result& made = encoding[i].result;
-        REQUIRE(made.code == status::ok);
-        REQUIRE(made.bytes == expected[i].size());
-        REQUIRE(std::memcmp(encoding[i].out, expected[i].data(), made.bytes) == 0);
-        if (made.mode == block_mode::coded) {
-            CHECK(made.backend == (made.lanes == 1 ? backend_id::scalar : default_backend::id));
-            ++sum.coded;
-        }
-        ++sum.blocks;
-        sum.row_scaled += made.row_scaled;
+        check_encoded(encoding[i], expected[i], sum);
     }
 
     // Some damaged blocks among good ones: each has its own status.
@@ -171,16 +177,7 @@ void check_called(random_source& random, totals& sum, bool scaled)
     for (size_t i = 0; i < blocks.size(); ++i) {
         INFO(blocks[i]->text());
         expected.push_back(blocks[i]->encoded_by_scalars());
-        const encode_result& made = encoding[i].result;
-        REQUIRE(made.code == status::ok);
-        REQUIRE(made.bytes == expected[i].size());
-        REQUIRE(std::memcmp(encoding[i].out, expected[i].data(), made.bytes) == 0);
-        if (made.mode == block_mode::coded) {
-            CHECK(made.backend == (made.lanes == 1 ? backend_id::scalar : default_backend::id));
-            ++sum.coded;
-        }
-        ++sum.blocks;
-        sum.row_scaled += made.row_scaled;
+        check_encoded(encoding[i], expected[i], sum);
     }
     for (size_t i = 0; i < blocks.size(); ++i) {
         const auto views = blocks[i]->decoding(expected[i]);

@@ -898,7 +898,7 @@ protected:
                                                       V::load_kept(step->product)));
     }
 
-    // Whether any code of a step asks for more than plain_edges knows.
+    // Whether a code of a step is not plain (see slope_limits).
     template <class Model>
     static NORMANS_INLINE bool is_careful(const Model& model, const models& m,
                                           const words& magnitude)
