@@ -46,12 +46,10 @@ double page_model_bits(const model_cost& cost, const page_coder& coder,
     return bits;
 }
 
-// What a coded block's row steps take.
-double row_step_bits(const normans::block_spec& spec, const uint8_t* block, size_t block_bytes)
+// What a compact block's row steps take.
+double row_step_bits(const normans::block_spec& spec, const normans::block_header& header)
 {
-    normans::block_header header;
-    if (read_block_header(block, block_bytes, header) != normans::status::ok) return 0;
-    return 8.0 * double(normans::row_step_bytes(spec.tokens, header.rows.bits));
+    return 8.0 * double((uint64_t(spec.tokens) * header.rows.bits + 7) / 8);
 }
 
 class compressor {
@@ -371,17 +369,40 @@ private:
             decode_pages(coder, back, name, first, coded, m);
             for (size_t i = 0; i < count; ++i) {
                 const normans::encode_result& result = coded[i].result;
-                m.coded_bytes += double(result.bytes);
+                const normans::compact_result kept = append_compact(coded[i], blocks);
+                if (!kept)
+                    fail(file_.path(), ": ", name, ", page ", first + i, " cannot be kept (",
+                         normans::status_name(kept.code), ")");
+                m.coded_bytes += double(kept.compact_bytes);
                 m.escapes += result.escapes;
                 m.blocks[size_t(result.mode)] += 1;
                 m.row_scaled_blocks += result.row_scaled ? 1 : 0;
-                m.row_step_bits += row_step_bits(coded[i].spec, coded[i].out, result.bytes);
+                m.row_step_bits += row_step_bits(coded[i].spec, kept.header);
                 m.model_bits += bits(coded[i], first + i);
-                blocks.insert(blocks.end(), coded[i].out, coded[i].out + result.bytes);
             }
         }
         m.exact = codes == back;
         if (!m.exact) fail(file_.path(), ": ", name, " decodes to other bits than were coded");
+    }
+
+    // What the file keeps of a block, after a look at what a reader makes of it.
+    template <class Code>
+    normans::compact_result append_compact(const encode_task<Code>& task,
+                                           std::vector<uint8_t>& blocks)
+    {
+        const normans::compact_spec what = compact_spec_of(task.spec);
+        const size_t length = task.result.bytes, at = blocks.size();
+        blocks.resize(at + length);  // it is shorter
+        const normans::compact_result kept =
+            compact_block(what, task.out, length, &blocks[at], length);
+        blocks.resize(at + kept.compact_bytes);
+        if (!kept) return kept;
+        expanded_.resize(length);
+        normans::compact_result back =
+            expand_block(what, &blocks[at], kept.compact_bytes, expanded_.data(), length);
+        if (back && !std::equal(expanded_.begin(), expanded_.end(), task.out))
+            back.code = normans::status::corrupt_stream;
+        return back;
     }
 
     // Blocks lie in scratch_ until the next call.
@@ -549,8 +570,8 @@ private:
     loaded_profile profile_;
     mean_stages stages_;
     container_head head_;
-    std::vector<uint8_t> blocks_;
-    std::vector<uint8_t> scratch_;
+    std::vector<uint8_t> blocks_;  // compact
+    std::vector<uint8_t> scratch_, expanded_;
     std::vector<tensor_report> tensors_;
     std::vector<target> targets_;
     measurement sums_[4];  // by target

@@ -127,13 +127,13 @@ inline std::vector<plane_shape> planes_of(target what, scalar_type dtype, const 
 namespace detail {
 
 constexpr uint8_t container_magic[4] = {0x89, 'N', 'K', 'V'};
-constexpr uint8_t container_version = 0;
+constexpr uint8_t container_version = 1;
 constexpr size_t fixed_head_bytes = 28;
 
 // Fields of a record's first byte.
 constexpr uint32_t kind_bit = 1, fp8_shift = 1, fp8_mask = 7, bf16_bit = 16;
 constexpr uint32_t layer_bit = 32, shape_bit = 64, quantised_bit = 128;
-// Of its second byte, if quantised_bit is set.
+// Of its byte of quantised targets and coders, which follows where quantised_bit is set.
 constexpr uint32_t int8_bit = 1, int4_bit = 2, int8_tans_bit = 4, int4_tans_bit = 8;
 constexpr uint32_t fp8_tans_bit = 16;
 // Of the head's byte 5.
@@ -180,6 +180,9 @@ public:
         return previous_ ? previous_->shape : geometry{};
     }
 
+    uint32_t quantised() const { return quantised_; }
+    void set_quantised(uint32_t byte) { quantised_ = byte; }
+
     bool ascends(const cache_key& key) const { return !previous_ || previous_->key < key; }
 
     void advance(const tensor_record& record)
@@ -191,6 +194,7 @@ public:
 private:
     std::optional<tensor_record> previous_;
     std::optional<geometry> shapes_[2];
+    uint32_t quantised_ = 0;
 };
 
 inline void put_record(std::vector<uint8_t>& to, const tensor_record& record,
@@ -207,9 +211,10 @@ inline void put_record(std::vector<uint8_t>& to, const tensor_record& record,
     if (record.int8) quantised |= int8_bit | (*record.int8 == coder_id::tans ? int8_tans_bit : 0);
     if (record.int4) quantised |= int4_bit | (*record.int4 == coder_id::tans ? int4_tans_bit : 0);
     if (record.fp8 && record.fp8_coder == coder_id::tans) quantised |= fp8_tans_bit;
-    if (quantised != 0) tag |= quantised_bit;
+    if (quantised != context.quantised()) tag |= quantised_bit;
     to.push_back(uint8_t(tag));
-    if (quantised != 0) to.push_back(uint8_t(quantised));
+    if (tag & quantised_bit) to.push_back(uint8_t(quantised));
+    context.set_quantised(quantised);
     if (has_drafts(predictor))
         to.push_back(uint8_t((record.drafts[0] ? fp8_draft_bit : 0) |
                              (record.drafts[1] ? bf16_draft_bit : 0)));
@@ -356,7 +361,8 @@ private:
         if (fp8 > uint32_t(scalar_type::e5m2fnuz) + 1) broken("an unknown type");
         if (fp8 != 0) record.fp8 = scalar_type(fp8 - 1);
         record.bf16 = (tag & bf16_bit) != 0;
-        const uint32_t quantised = tag & quantised_bit ? take() : 0;
+        const uint32_t quantised = tag & quantised_bit ? take() : context.quantised();
+        context.set_quantised(quantised);
         const auto coder = [&](uint32_t bit) {
             return quantised & bit ? coder_id::tans : coder_id::rans;
         };

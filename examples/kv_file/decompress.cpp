@@ -168,40 +168,54 @@ private:
                       size_t& at)
     {
         std::vector<decode_task<Code>> tasks;
+        std::vector<size_t> ends;  // of blocks in blocks_
         for (uint64_t page = 0; page < coder.pages();) {
+            const uint64_t count = std::min<uint64_t>(coder.pages() - page, pages_per_call);
+            normans::status next = normans::status::ok;
             tasks.clear();
-            const uint64_t rest = coder.pages() - page;
-            size_t next = at, last = 0;
-            do {  // up to a block that does not say where it ends, and so does not decode
-                next += last;
-                tasks.push_back(coder.decoding(bytes_.data() + next, bytes_.size() - next,
-                                               codes.data(), page + tasks.size()));
-                last = block_bytes(tasks.back());
-            } while (last != 0 && tasks.size() < std::min<uint64_t>(rest, pages_per_call));
-            code_pages(tasks, options_.threads);
+            ends.clear();
+            blocks_.clear();
+            while (ends.size() < count) {
+                next = expand_next(coder.spec(page + ends.size()), at);
+                if (next != normans::status::ok) break;
+                ends.push_back(blocks_.size());
+            }
+            for (size_t i = 0; i < ends.size(); ++i) {
+                const size_t first = i == 0 ? 0 : ends[i - 1];
+                tasks.push_back(coder.decoding(blocks_.data() + first, ends[i] - first,
+                                               codes.data(), page + i));
+            }
+            if (!tasks.empty()) code_pages(tasks, options_.threads);
             for (const decode_task<Code>& task : tasks) {
-                if (!task.result)
-                    fail(options_.coded, ": damaged: ", name, ", page ", page, " (",
-                         normans::status_name(task.result.code), ")");
-                at += task.result.bytes;
+                if (!task.result) damaged(name, page, task.result.code);
                 ++page;
             }
+            if (next != normans::status::ok) damaged(name, page, next);
         }
     }
 
-    // What a block says of its length; 0 where that cannot be.
-    template <class Code>
-    static size_t block_bytes(const decode_task<Code>& task)
+    [[noreturn]] void damaged(const std::string& name, uint64_t page, normans::status code) const
     {
-        normans::block_header header;
-        if (normans::read_block_header(task.block, task.bytes, header) != normans::status::ok)
-            return 0;
-        const uint64_t end = normans::layout_of(header, task.spec.tokens).end;
-        return end > task.bytes ? 0 : size_t(end);
+        fail(options_.coded, ": damaged: ", name, ", page ", page, " (",
+             normans::status_name(code), ")");
+    }
+
+    // Appends the file's block at `at` to blocks_ and goes behind it.
+    normans::status expand_next(const normans::block_spec& spec, size_t& at)
+    {
+        const normans::compact_spec what = compact_spec_of(spec);
+        const uint8_t* const from = bytes_.data() + at;
+        const size_t rest = bytes_.size() - at, first = blocks_.size();
+        const normans::compact_result found = read_compact(what, from, rest);
+        if (!found) return found.code;
+        blocks_.resize(first + found.block_bytes);
+        at += found.compact_bytes;
+        return expand_block(what, from, rest, &blocks_[first], found.block_bytes).code;
     }
 
     const decode_options& options_;
     std::vector<uint8_t> bytes_;
+    std::vector<uint8_t> blocks_;  // of some pages, no longer compact
     container_head head_;
     loaded_profile profile_;
     std::optional<mean_source> means_;  // with a model

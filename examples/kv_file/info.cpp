@@ -2,6 +2,7 @@
 
 #include <cstdio>
 
+#include <normans/block/compact_block.hpp>
 #include <normans/lowrank/draft.hpp>
 
 #include "commands.hpp"
@@ -31,30 +32,25 @@ void print_counts(const std::string& name, const char* what, const block_counts&
                 number(counts.modes[2]), number(counts.modes[3]), number(counts.row_scaled));
 }
 
-// Walks a plane's blocks by their headers.
+// Walks a plane's blocks by what they say of their length.
 block_counts count_blocks(const std::string& path, const std::vector<uint8_t>& bytes,
-                          const plane_shape& plane, const std::string& name, size_t& at)
+                          const plane_shape& plane, coder_id coder, const std::string& name,
+                          size_t& at)
 {
     block_counts counts;
     for (uint64_t page = 0; page < pages_of(plane.shape, plane.page_tokens); ++page) {
         const uint32_t tokens = tokens_of_page(plane.shape, plane.page_tokens, page);
-        normans::block_header header;
-        normans::status code =
-            normans::read_block_header(bytes.data() + at, bytes.size() - at, header);
-        uint64_t end = 0;
-        if (code == normans::status::ok) {
-            end = normans::layout_of(header, tokens).end;
-            if (header.dtype != plane.dtype) code = normans::status::wrong_dtype;
-            else if (header.count != plane.shape.channels() * tokens)
-                code = normans::status::wrong_count;
-            else if (end > bytes.size() - at) code = normans::status::truncated;
-        }
-        if (code != normans::status::ok)
-            fail(path, ": damaged: ", name, ", page ", page, " (", normans::status_name(code), ")");
-        ++counts.modes[size_t(header.mode)];
-        counts.row_scaled += (header.flags & normans::has_row_steps) != 0 ? 1 : 0;
-        counts.bytes += end;
-        at += size_t(end);
+        const normans::compact_spec spec{plane.dtype, coder, plane.shape.channels() * tokens,
+                                         tokens};
+        const normans::compact_result found =
+            read_compact(spec, bytes.data() + at, bytes.size() - at);
+        if (!found)
+            fail(path, ": damaged: ", name, ", page ", page, " (",
+                 normans::status_name(found.code), ")");
+        ++counts.modes[size_t(found.header.mode)];
+        counts.row_scaled += (found.header.flags & normans::has_row_steps) != 0 ? 1 : 0;
+        counts.bytes += found.compact_bytes;
+        at += found.compact_bytes;
     }
     return counts;
 }
@@ -108,7 +104,10 @@ int info(const std::string& path)
             for (const plane_shape& plane : planes_of(what, record.dtype(what), record.shape,
                                                        head.page_tokens)) {
                 const std::string name = tensor_name(record.key, target_name(what)) + plane.suffix;
-                const block_counts counts = count_blocks(path, bytes, plane, name, at);
+                const bool is_codes = plane.suffix[0] == 0;
+                const coder_id coder = is_codes ? record.coder(what) : coder_id::rans;
+                const block_counts counts =
+                    count_blocks(path, bytes, plane, coder, name, at);
                 print_counts(name, normans::scalar_name(plane.dtype), counts);
                 layer.add(counts);
             }

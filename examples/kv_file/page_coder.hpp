@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <vector>
 
+#include <normans/block/compact_block.hpp>
 #include <normans/dispatch.hpp>
 #include <normans/host/thread_executor.hpp>
 

@@ -232,8 +232,8 @@ private:
         }
     }
 
-    // What blocks take beside their codes: a header, and of each lane's 32 bits of state about 8
-    // say something of the codes.
+    // What blocks take beside their codes: a compact header of 8 bytes or so, and of each lane's 32
+    // bits of state about 8 say something of the codes.
     static double block_bits(const tensor_result& tensor, uint32_t length)
     {
         const normans::tensor_profile& entry = tensor.fitted.profile;
@@ -245,7 +245,7 @@ private:
         for (uint64_t page = 0; page < pages_of(shape, length); ++page) {
             const uint64_t count = tokens_of_page(shape, length, page) * channels;
             const auto capped = uint32_t(std::min<uint64_t>(count, 0xffffffff));
-            bits += 8.0 * normans::block_header_bytes + 24.0 * normans::default_lanes(capped);
+            bits += 8.0 * 8 + 24.0 * normans::default_lanes(capped);
         }
         return bits;
     }

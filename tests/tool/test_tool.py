@@ -191,6 +191,25 @@ def fingerprint(data):
     return hashed
 
 
+def compact_size(data, at, tokens, raw_bytes):
+    """Bytes of the block at `at` (block/compact_block.hpp), and its mode."""
+    tag, size = data[at], 1
+    mode, lanes, flags = tag & 3, (1, 8, 16, 32)[tag >> 2 & 3], tag >> 4
+    if flags & 1:
+        size += 1 + (tokens * (data[at + 1] >> 4) + 7) // 8
+    words, shift = 0, 0
+    if mode == 0:
+        next = at + 1 + (flags & 1)
+        while True:
+            words |= (data[next] & 127) << shift
+            size, next, shift = size + 1, next + 1, shift + 7
+            if data[next - 1] < 128:
+                break
+        size += 4 * lanes
+    size += 2 * words if mode == 0 else (raw_bytes, 2, 0)[mode - 1]
+    return size + (4 if flags & 2 else 0) + (4 if flags & 4 else 0) + (8 if flags & 8 else 0), mode
+
+
 def targets_of(tensors):
     return {name: t for name, t in tensors.items() if name.endswith((".fp8", ".bf16"))}
 
@@ -268,6 +287,18 @@ class RoundTrip(RoundTripping):
         rates = json.loads(report.read_text())["targets"]
         self.assertLess(rates["fp8"]["bits_per_scalar"], 2.45)
         self.assertLess(rates["bf16"]["bits_per_scalar"], 6.23)
+
+        # The blocks as the tool's README says that they lie in the file.
+        data, modes = coded.read_bytes(), {0: 0, 1: 0, 2: 0, 3: 0}
+        at = (struct.unpack_from("<I", data, 12)[0] + 3) // 4 * 4
+        for _ in range(len(returned) // 2):
+            for width in (1, 2):
+                for _ in range(2):  # pages of 64 tokens
+                    size, mode = compact_size(data, at, 64, 64 * 192 * width)
+                    at, modes[mode] = at + size, modes[mode] + 1
+        self.assertEqual(at, len(data))
+        self.assertEqual([*map(str, modes.values())],
+                         self.good("info", coded).splitlines()[-1].split()[-5:-1])
 
     def test_slice_calibrated_on_the_slice(self):
         cache = DATA / "test-slice.safetensors"
@@ -518,13 +549,13 @@ class Quantised(RoundTripping):
             self.assertLess(one["bits_per_scalar"], most)
             self.assertGreater(one["zstd19_bits_per_scalar"], 1.5 * one["bits_per_scalar"])
             self.assertLess(one["scales"]["coded_bytes"], one["scales"]["raw_bytes"])
-            # The model's bits, row steps, and at most 100 bytes of headers a tensor.
+            # The model's bits, row steps, and at most 60 bytes of headers a tensor.
             model = one["model_bits_per_scalar"] + one["row_step_bits_per_scalar"]
-            headers = 8 * 100 / (128 * 192)
+            headers = 8 * 60 / (128 * 192)
             rans = one["bits_per_scalar"] - one["scales"]["bits_per_scalar"]
             self.assertLess(one["coders"]["rans"]["bits_per_scalar"], 1.03 * rans)
             self.assertGreater(one["coders"]["tans"]["bits_per_scalar"], 0.97 * rans)
-            self.assertLess(one["bits_per_scalar"], 1.012 * model + headers)
+            self.assertLess(one["bits_per_scalar"], 1.006 * model + headers)
             self.assertGreater(one["bits_per_scalar"], model)
         size = os.path.getsize(self.path("o"))
         parts = [t["coded_bytes"] for t in json.loads(report.read_text())["targets"].values()]
@@ -726,8 +757,8 @@ class Predictors(ToolTest):
         self.assertEqual((side["draft_bytes"], side["drafted_pages"]), (2 * (8 + 260), 2))
         self.assertAlmostEqual(one["ideal_bits_per_scalar"],
                                one["model_bits_per_scalar"] + side["bits_per_scalar"])
-        # 20 bytes of header and state a block, four blocks.
-        over = 8 * (one["coded_bytes"] - 4 * 20) / one["scalars"] / one["ideal_bits_per_scalar"]
+        # About 12 bytes of header and state a block, four blocks.
+        over = 8 * (one["coded_bytes"] - 4 * 12) / one["scalars"] / one["ideal_bits_per_scalar"]
         self.assertLess(over, 1.005)
         self.assertGreater(one["excess"], 0)
         self.assertEqual(sum(t["coded_bytes"] for t in report["targets"].values()),
@@ -1160,7 +1191,7 @@ class Damage(ToolTest):
                       "--bank-kib", 16)
             data = self.path("out.nkv").read_bytes()
             self.assertTrue(self.decode_damaged(data, original))
-            for at in range(0, len(data), 2):
+            for at in range(0, len(data) - 1, 2):
                 flipped = bytearray(data)
                 flipped[at + source.randrange(2)] ^= 1 << source.randrange(8)
                 self.assertFalse(self.decode_damaged(bytes(flipped), original), at)
@@ -1251,7 +1282,7 @@ class Damage(ToolTest):
         (length,) = struct.unpack_from("<I", data, 12)
         end = (length + 3) // 4 * 4
         self.assertEqual((data[5], data[28], data[29], data[31]), (17, 6, 0, 16))
-        self.assertEqual(data[end + 1], 16)  # e4m3fn by tANS
+        self.assertIn("e4m3fn", self.good("info", self.path("out.nkv")))
         for at in range(0, len(data), 7):
             flipped = bytearray(data)
             flipped[at] ^= 1 << at % 8
