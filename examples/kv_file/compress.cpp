@@ -392,9 +392,10 @@ private:
     {
         const normans::compact_spec what = compact_spec_of(task.spec);
         const size_t length = task.result.bytes, at = blocks.size();
-        blocks.resize(at + length);  // it is shorter
+        const size_t room = normans::max_compact_bytes(length);
+        blocks.resize(at + room);
         const normans::compact_result kept =
-            compact_block(what, task.out, length, &blocks[at], length);
+            compact_block(what, task.out, length, &blocks[at], room);
         blocks.resize(at + kept.compact_bytes);
         if (!kept) return kept;
         expanded_.resize(length);

@@ -78,7 +78,8 @@ void check_damage(const normans::block_spec& spec, const bytes& compact, report&
         if (!result) {
             ++refused;
             out.check(result.code == status::truncated || result.code == status::bad_header ||
-                          result.code == status::output_too_small,
+                          result.code == status::output_too_small ||
+                          result.code == status::corrupt_stream,
                       "an unexpected status");
             continue;
         }
@@ -90,6 +91,32 @@ void check_damage(const normans::block_spec& spec, const bytes& compact, report&
                   "a damaged one that is not canonical was expanded");
     }
     out.check(refused > 0, "no damage was seen");
+}
+
+// The longest states, and those that no encoder stores.
+void check_states(const normans::block_spec& spec, const bytes& block, report& out)
+{
+    normans::block_header header;
+    if (read_block_header(block.data(), block.size(), header) != status::ok ||
+        header.mode != normans::block_mode::coded)
+        return;
+    const bool banked = spec.coder == normans::coder_id::tans;
+    const auto at = std::size_t(layout_of(header, spec.tokens).states);
+    bytes largest = block, back(block.size());
+    bytes compact(normans::max_compact_bytes(block.size()));
+    for (std::uint32_t i = 0; i < header.lanes; ++i)
+        normans::detail::store_u32(&largest[at + 4 * i], banked ? 0x0fffffff : 0x7fffffff);
+    const auto made = compacted(spec, largest, compact);
+    compact.resize(made.compact_bytes);
+    out.check(made && expanded(spec, compact, back) && back == largest, "the longest states");
+    for (const std::uint32_t none : {0u, banked ? 0x10008000u : 0x7fffu,
+                                     banked ? 0x00010000u : 0x80000000u}) {
+        bytes damaged = block;
+        normans::detail::store_u32(&damaged[at + 4 * (header.lanes - 1)], none);
+        compact.resize(normans::max_compact_bytes(block.size()));
+        out.check(compacted(spec, damaged, compact).code == status::corrupt_stream,
+                  "a state that is none");
+    }
 }
 
 void check_other_specs(normans::block_spec spec, const bytes& block, report& out)
@@ -120,12 +147,16 @@ void check_other_specs(normans::block_spec spec, const bytes& block, report& out
 void check(const golden_case& c, running_hash& hash, report& out)
 {
     with_prediction(c, [&](const normans::block_spec& spec, const auto&) {
-        bytes compact(c.block.size(), 0xcc), block(c.block.size(), 0xcc);
+        bytes compact(normans::max_compact_bytes(c.block.size()), 0xcc);
+        bytes block(c.block.size(), 0xcc);
         const auto made = compacted(spec, c.block, compact);
         out.check(made.code == status::ok && made.block_bytes == c.block.size(), "compact_block");
-        const std::size_t most = spec.content_check ? 14 : 18;
-        out.check(made.compact_bytes + 8 <= c.block.size() && made.compact_bytes + most >= c.block.size(),
-                  "not 8 to 14 bytes less");
+        // States have 19 to 34 bits of 32; those of tANS 16 to 31.
+        const std::size_t lanes = c.block.size() < 32 ? 0 : spec.lanes == 0 ? 32 : spec.lanes;
+        const std::size_t most = (spec.content_check ? 14 : 18) + 2 * lanes;
+        out.check(made.compact_bytes <= compact.size() &&
+                      made.compact_bytes + most >= c.block.size(),
+                  "another size than it should have");
         if (out.failed != 0) return 0;
         compact.resize(made.compact_bytes);
         const auto back = expanded(spec, compact, block);
@@ -138,6 +169,7 @@ void check(const golden_case& c, running_hash& hash, report& out)
                   "bytes behind it change what is read");
         check_room(spec, c.block, compact, out);
         check_damage(spec, compact, out);
+        check_states(spec, c.block, out);
         check_other_specs(spec, c.block, out);
         hash.add(compact.size());
         for (const std::uint8_t byte : compact) hash.add(byte);

@@ -192,22 +192,29 @@ def fingerprint(data):
 
 
 def compact_size(data, at, tokens, raw_bytes):
-    """Bytes of the block at `at` (block/compact_block.hpp), and its mode."""
-    tag, size = data[at], 1
+    """Bytes of a rANS block at `at` (block/compact_block.hpp), and its mode."""
+    start, tag = at, data[at]
     mode, lanes, flags = tag & 3, (1, 8, 16, 32)[tag >> 2 & 3], tag >> 4
+    at += 1
+    steps = 0
     if flags & 1:
-        size += 1 + (tokens * (data[at + 1] >> 4) + 7) // 8
-    words, shift = 0, 0
+        steps = (tokens * (data[at] >> 4) + 7) // 8
+        at += 1
+    rest = (0, raw_bytes, 2, 0)[mode]
     if mode == 0:
-        next = at + 1 + (flags & 1)
+        shift = 0
         while True:
-            words |= (data[next] & 127) << shift
-            size, next, shift = size + 1, next + 1, shift + 7
-            if data[next - 1] < 128:
+            rest += 2 * (data[at] & 127) << shift
+            at, shift = at + 1, shift + 7
+            if data[at - 1] < 128:
                 break
-        size += 4 * lanes
-    size += 2 * words if mode == 0 else (raw_bytes, 2, 0)[mode - 1]
-    return size + (4 if flags & 2 else 0) + (4 if flags & 4 else 0) + (8 if flags & 8 else 0), mode
+    at += (4 if flags & 2 else 0) + (4 if flags & 4 else 0) + (8 if flags & 8 else 0) + steps
+    if mode == 0:
+        bits, place = int.from_bytes(data[at : at + 34 * lanes // 8 + 1], "little"), 0
+        for _ in range(lanes):
+            place += 4 + 15 + (bits >> place & 15)
+        at += (place + 7) // 8
+    return at + rest - start, mode
 
 
 def targets_of(tensors):
