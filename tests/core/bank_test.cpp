@@ -403,7 +403,9 @@ TEST_CASE("Banks stay what they are: golden hash")
         const built_bank built(plan);
         for (size_t i = 0; i < bank_cells(plan); ++i) {
             const tans_cell& c = built.bank.cells[i];
-            hash.add(c.next_base | uint64_t(c.bit_count) << 16 | uint64_t(c.symbol) << 32);
+            const uint32_t reach = built.bank.reach[i >> plan.table_bits];
+            const uint32_t symbol = c.symbol == 0 ? 0 : c.symbol - cell_middle + reach + 1;
+            hash.add(c.next_base | uint64_t(c.bit_count) << 16 | uint64_t(symbol) << 32);
         }
         for (uint32_t i = 0; i < bank_rows(plan); ++i) hash.add(built.bank.reach[i]);
         for (size_t i = 0; i < bank_cells(plan); ++i) hash.add(built.bank.next[i]);

@@ -30,7 +30,7 @@ template <class Starts>
 struct float_bank_model_over {
     struct scalar {
         uint32_t row;
-        int32_t base;   // group that the row counts from, - 129
+        int32_t base;   // group that the row counts from
         uint32_t lift;  // magnitude of a row's 0
         float_groups groups;
         bool mirrored;
@@ -84,7 +84,6 @@ struct float_bank_model_over {
             m.row += step * layout.places(octave, d) +
                      ((place - first) >> (8 - layout.log_parts(octave)));
         }
-        m.base -= 129;
         return m;
     }
 
@@ -93,7 +92,7 @@ struct float_bank_model_over {
         const tans_cell& here = bank.cells[(m.row << bank.plan.table_bits) + cell];
         tans_transition step = leave_cell(here);
         if (here.symbol == 0) return escape(step);
-        const int group = m.base + int(bank.reach[m.row]) + int(here.symbol);
+        const int group = m.base + int(here.symbol) - cell_middle;
         const uint32_t magnitude =
             m.lift + m.groups.magnitude_of(uint32_t(group < 0 ? -1 - group : group), step.raw_bits);
         step.corrupt = magnitude > format.largest_finite;
@@ -122,7 +121,7 @@ struct float_bank_model_over {
         if (magnitude < first || magnitude > format.largest_finite) return 0;
         const int group = int(m.groups.group_of(magnitude - m.lift));
         const bool negative = ((code & format.code_sign()) != 0) != m.mirrored;
-        const int symbol = (negative ? -1 - group : group) - m.base - reach;
+        const int symbol = (negative ? -1 - group : group) - m.base + 129 - reach;
         return symbol < 1 || symbol >= int(bank_symbols) ? 0 : symbol;
     }
 

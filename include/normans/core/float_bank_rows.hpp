@@ -13,7 +13,8 @@
 //     zero, the first and the last of a binade share one unit's rows, for all classes.
 //   - Codes that lie closer than sigma / 8 or so are coded in groups of 2^g, g <= mantissa_bits,
 //     their low g bits raw. Groups are counted from 0 away from zero, -1 - i mirrors i.
-//   - Symbol 0 is an escape: the code follows raw. Symbol 1 is the group reach - 128.
+//   - Symbol 0 is an escape: the code follows raw. Symbol 1 is the group reach - 128; cells say the
+//     group + cell_middle.
 
 #include "uniform_bank.hpp"
 

@@ -33,7 +33,8 @@ NORMANS_HD constexpr bool valid_table_bits(uint32_t bits)
     return bits >= tans_format::min_table_bits && bits <= tans_format::max_table_bits;
 }
 
-/// What a decoder knows of a cell: the symbol, and the next cell, next_base + bit_count bits.
+/// What a decoder knows of a cell: the symbol (in banks what it stands for: uniform_bank.hpp), and
+/// the next cell, next_base + bit_count bits.
 struct tans_cell {
     uint16_t next_base;
     uint8_t bit_count;

@@ -12,6 +12,8 @@
 //     at most twice as many below. Left of the middle the mirrored row of the other side is used.
 //   - Symbol 0 is an escape: the code follows raw. Symbol s is the group s - 1 - reach groups away
 //     from the mean's (towards smaller codes in a mirrored row); one beyond the codes is corrupt.
+//   - A bank's cells do not say the symbol but that distance + cell_middle, so that decoders need
+//     no reach; 0 is the escape.
 
 #include "shape.hpp"
 #include "sigma.hpp"
@@ -24,6 +26,7 @@ inline namespace NORMANS_NAMESPACE {
 constexpr int lowest_bank_octave = -3;
 constexpr uint32_t bank_octaves = 6;
 constexpr uint32_t bank_symbols = 100;  // of a row, at most: 6 sigma of 8 codes on both sides
+constexpr int cell_middle = 128;
 
 /// How a bank is split: with the shape all that it takes to rebuild it.
 struct bank_plan {
@@ -77,7 +80,7 @@ NORMANS_HD constexpr uint32_t first_bank_row(const bank_plan& plan, uint32_t oct
 struct tans_bank {
     bank_plan plan;
     const tans_cell* cells;      // [rows][2^table_bits]
-    const uint8_t* reach;        // [rows]
+    const uint8_t* reach;        // [rows]; decoders do not read it
     const uint16_t* next;        // [rows][2^table_bits]
     const tans_symbol* symbols;  // [rows][bank_symbols]
     scalar_type grid = scalar_type::int8;  // bank_grid() of the types that it serves
@@ -157,7 +160,7 @@ struct bank_model {
         const tans_cell& here = bank.cells[(m.row << bank.plan.table_bits) + cell];
         tans_transition step = leave_cell(here);
         if (here.symbol == 0) return escape(step);
-        const int away = int(here.symbol) - 1 - int(bank.reach[m.row]);
+        const int away = int(here.symbol) - cell_middle;
         const int group = m.group + (m.mirrored ? -away : away);
         step.raw_bits = m.group_bits;
         step.corrupt = group < 0 || uint32_t(group) >= 2 * format.code_sign() >> m.group_bits;

@@ -25,7 +25,7 @@ constexpr size_t bank_cells(const bank_plan& plan)
     return size_t(bank_rows(plan)) << plan.table_bits;
 }
 
-/// What a decoder keeps at hand: cells and reaches.
+/// What a decoder's bank takes: cells and reaches.
 constexpr size_t bank_bytes(const bank_plan& plan)
 {
     return sizeof(tans_cell) * bank_cells(plan) + bank_rows(plan);
@@ -124,6 +124,14 @@ struct row_freqs {
     }
 };
 
+// Cells from symbols to distances: see uniform_bank.hpp. `first`: of symbol 1.
+inline void say_distances(tans_cell* cells, uint32_t count, int first)
+{
+    for (uint32_t i = 0; i < count; ++i)
+        if (cells[i].symbol != 0)
+            cells[i].symbol = uint8_t(int(cells[i].symbol) - 1 + first + cell_middle);
+}
+
 // f(row, index) for all rows in order.
 template <class Function>
 void for_bank_rows(const bank_plan& plan, Function f)
@@ -187,6 +195,7 @@ inline int64_t row_loss(const bank_plan& plan, const row_freqs& row, const group
             to.next == nullptr ? nullptr : to.next + first,
             to.symbols == nullptr ? nullptr : to.symbols + size_t(index) * bank_symbols);
         if (made != status::ok) outcome = made;
+        else detail::say_distances(to.cells + first, 1u << plan.table_bits, -int(freqs.reach));
     });
     bank = {plan, to.cells, to.reach, to.next, to.symbols};
     return outcome;

@@ -145,6 +145,7 @@ constexpr size_t bank_bytes(scalar_type type, const bank_plan& plan)
                 to.next == nullptr ? nullptr : to.next + first,
                 to.symbols == nullptr ? nullptr : to.symbols + size_t(index) * bank_symbols);
             if (made != status::ok) outcome = made;
+            else detail::say_distances(to.cells + first, 1u << plan.table_bits, freqs.first);
         });
     bank = {plan, to.cells, to.reach, to.next, to.symbols, bank_grid(type)};
     return outcome;

@@ -255,9 +255,10 @@ private:
             const uint32_t row = place.first_cell >> table_bits;
             const uint32_t group_bits = place.group_bits;
             const int group = int((codes[first + i] ^ sign) >> group_bits);
-            const uint32_t symbol =
-                uint32_t((group - int16_t(place.origin)) ^ place.flip);
-            const bool within = symbol - 1 <= 2 * uint32_t(bank.reach[row]);
+            const uint32_t reach = bank.reach[row];
+            const uint32_t symbol = uint32_t((group - int16_t(place.origin)) ^ place.flip) -
+                                    uint32_t(cell_middle - 1) + reach;
+            const bool within = symbol - 1 <= 2 * reach;
             const tans_symbol* const of_row = bank.symbols + row * bank_symbols;
             tans_symbol entry = of_row[within ? symbol : 0];
             const bool escaped = !within || entry.freq == 0;

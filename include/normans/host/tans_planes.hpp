@@ -157,8 +157,7 @@ private:
         const bool mirrored = 2 * part + 1 < all;
         const uint32_t row = first_bank_row(plan, octave) + step * stored_parts(plan, octave) +
                              (mirrored ? all - 1 - part : part) - all / 2;
-        return row << plan.table_bits | (1 + uint32_t(bank.reach[row])) << 24 |
-               uint32_t(mirrored) << 31;
+        return row << plan.table_bits | uint32_t(mirrored) << 31;
     }
 
     static NORMANS_INLINE __m256i fixed(__m256i mean, const fixed_scale& scale)
@@ -242,14 +241,14 @@ private:
         store(to.first + i + 8, _mm256_and_si256(b, all(0xffffff)));
         const __m256i top = narrow(_mm256_srli_epi32(a, 24), _mm256_srli_epi32(b, 24));
         const __m256i flip = _mm256_srai_epi16(_mm256_slli_epi16(top, 8), 15);
-        const __m256i away = _mm256_xor_si256(_mm256_and_si256(top, all_words(127)), flip);
+        const __m256i away = _mm256_xor_si256(all_words(cell_middle), flip);
         store(to.flips + i, flip);
         store(to.base + i, _mm256_sub_epi16(_mm256_srli_epi16(place, 8), away));
     }
 
     uint32_t last_, drop_;
     alignas(16) uint8_t parts_[16] = {}, first_low_[16] = {}, first_high_[16] = {};  // by octave
-    // first cell: bits 0..23, distance of symbol 0 from the mean's group: 24..30, mirrored: 31
+    // first cell: bits 0..23, mirrored: 31
     uint32_t place_[tans_levels::most_places];
 };
 

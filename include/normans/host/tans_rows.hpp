@@ -166,7 +166,7 @@ public:
             const uint32_t at = above - 8 * now.group_bits;
             if ((at & 7) % (8u >> plan.log_steps) == 0) {
                 now.first = uint16_t(used);
-                add_step(bank, at >> 3, (at & 7) >> (3 - plan.log_steps), now.group_bits, used);
+                add_step(plan, at >> 3, (at & 7) >> (3 - plan.log_steps), now.group_bits, used);
             }
             level_[before + above] = now;
         }
@@ -210,18 +210,16 @@ private:
     };
 
     // The parts of a cell for one step of sigma.
-    void add_step(const tans_bank& bank, uint32_t octave, uint32_t step, uint8_t group_bits,
+    void add_step(const bank_plan& plan, uint32_t octave, uint32_t step, uint8_t group_bits,
                   uint32_t& used)
     {
-        const bank_plan& plan = bank.plan;
         const uint32_t all = uint32_t(1) << log_parts(plan, octave), each = parts / all;
         const uint32_t row = first_bank_row(plan, octave) + step * stored_parts(plan, octave);
         for (uint32_t part = 0; part < all; ++part) {
             const bool mirrored = 2 * part + 1 < all;
             const uint32_t here = row + (mirrored ? all - 1 - part : part) - all / 2;
-            const uint32_t reach = 1 + uint32_t(bank.reach[here]);
-            // Away from the mean's group: symbol 0; mirrored, symbol -1.
-            const uint32_t away = mirrored ? reach + 1 : 0 - reach;
+            // Away from the mean's group: what 0 says; mirrored, -1.
+            const uint32_t away = uint32_t(mirrored ? cell_middle + 1 : -cell_middle);
             for (uint32_t i = 0; i < each; ++i)
                 place_[used++] = {here << plan.table_bits, int8_t(mirrored ? -1 : 0), group_bits,
                                   uint16_t(away)};
