@@ -82,7 +82,7 @@ def public_headers(include, ending):
     for root, _, names in os.walk(os.path.join(include, "normans")):
         found += [os.path.relpath(os.path.join(root, name), include)
                   for name in names if name.endswith(ending)
-                  and not re.match(r"planes_(avx|neon)|decompose\.", name)]
+                  and not re.match(r"(planes|order0|words)_(avx|neon)|decompose\.", name)]
     return "".join(f"#include <{name}>\n" for name in sorted(found))
 
 

@@ -141,7 +141,7 @@ template <class Predictor>
 using source_t = decltype(source_of(std::declval<const Predictor&>(),
                                     std::declval<const block_spec&>()));
 
-// Order0: who takes blocks of that coder (order0_block.hpp).
+// Order0: who takes blocks of that coder (order0_decoder.hpp, order0_encoder.hpp).
 template <class Backend, class Block, class Order0, class Call>
 void code_all(size_t count, Order0 order0, Call call)
 {

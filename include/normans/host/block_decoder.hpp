@@ -4,7 +4,7 @@
 
 #include "../block/check.hpp"
 #include "block_bundle.hpp"
-#include "order0_block.hpp"
+#include "order0_decoder.hpp"
 #include "scaled_block.hpp"
 
 namespace normans {

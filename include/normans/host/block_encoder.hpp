@@ -3,7 +3,7 @@
 // block by block to the end: which mode a block gets, and its bytes.
 
 #include "block_bundle.hpp"
-#include "order0_block.hpp"
+#include "order0_encoder.hpp"
 #include "scaled_block.hpp"
 
 namespace normans {
