@@ -1,15 +1,12 @@
 #pragma once
 // What the field cases share: seeded pages of scalars with predictions, the codec for one predictor
-// type over arrays, and memory between guard pages.
+// type over arrays.
 
-#include <sys/mman.h>
-#include <unistd.h>
-
-#include <cstdlib>
 #include <cstring>
 #include <vector>
 
 #include "codec/codec.hpp"
+#include "support/guarded_memory.hpp"
 #include "support/random_source.hpp"
 
 namespace field {
@@ -67,41 +64,6 @@ inline std::vector<uint8_t> narrow(const std::vector<uint16_t>& codes)
     return std::vector<uint8_t>(codes.begin(), codes.end());
 }
 
-/// Memory with an unreadable page on both sides. A block of `size` bytes can touch either one.
-class guarded_memory {
-public:
-    explicit guarded_memory(size_t capacity)
-        : page_(size_t(sysconf(_SC_PAGESIZE))),
-          inside_((capacity + page_ - 1) / page_ * page_ + page_)
-    {
-        void* const all =
-            mmap(nullptr, inside_ + 2 * page_, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-        if (all == MAP_FAILED) std::abort();
-        base_ = static_cast<uint8_t*>(all);
-        if (mprotect(base_ + page_, inside_, PROT_READ | PROT_WRITE) != 0) std::abort();
-    }
-    guarded_memory(const guarded_memory&) = delete;
-    guarded_memory& operator=(const guarded_memory&) = delete;
-    ~guarded_memory() { munmap(base_, inside_ + 2 * page_); }
-
-    /// The first byte behind the guard page in front.
-    uint8_t* first() { return base_ + page_; }
-    /// `size` bytes that end where the guard page behind begins.
-    uint8_t* last(size_t size) { return base_ + page_ + inside_ - size; }
-
-    uint8_t* put_first(const void* data, size_t size) { return copy(first(), data, size); }
-    uint8_t* put_last(const void* data, size_t size) { return copy(last(size), data, size); }
-
-private:
-    static uint8_t* copy(uint8_t* to, const void* data, size_t size)
-    {
-        if (size != 0) std::memcpy(to, data, size);
-        return to;
-    }
-
-    size_t page_;
-    size_t inside_;
-    uint8_t* base_;
-};
+using normans_test::guarded_memory;
 
 }  // namespace field

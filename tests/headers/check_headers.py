@@ -24,7 +24,7 @@ TARGET_FLAGS = {
                                "-mavx512vl", "-mavx512vbmi2"],
 }
 # Only aarch64 compilers can read them; tests/neon does.
-OTHER_MACHINES = {"host/planes_neon.hpp"}
+OTHER_MACHINES = {"host/order0_neon.hpp", "host/planes_neon.hpp", "host/words_neon.hpp"}
 # Needs Eigen, whose own text takes longer to read than all of ours. That it stands alone shows where
 # it is compiled: examples/kv_file/decompose.cpp includes it first.
 OTHER_LIBRARIES = {"lowrank/decompose.hpp"}

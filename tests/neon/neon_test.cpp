@@ -1,13 +1,17 @@
-// The NEON planes against the scalar definition: the same bytes, and each reads the other's. Cross
-// compiled and run under qemu where the machine is another, hence no test library.
+// NEON lanes, those of planes and those for static tables, against the scalar definition: the same
+// bytes, and each reads the other's. Cross compiled and run under qemu where the machine is another,
+// hence no test library.
 
+#include <algorithm>
 #include <cfenv>
 #include <cstdio>
+#include <memory>
 #include <vector>
 
 #include <normans/core/uniform_model.hpp>
 #include <normans/normans.hpp>
 
+#include "support/guarded_memory.hpp"
 #include "support/random_scalars.hpp"
 
 using namespace normans;
@@ -23,6 +27,7 @@ constexpr scalar_type types[] = {scalar_type::e4m3fn,   scalar_type::e5m2, scala
 
 struct totals {
     uint64_t blocks = 0, coded = 0, row_scaled = 0, escapes = 0, scalars = 0, damaged = 0;
+    uint64_t fitting = 0, too_small = 0;
     uint64_t wrong = 0, other_modes = 0;
 
     void expect(bool good, const block_spec& spec, const char* what)
@@ -138,8 +143,10 @@ void check_blocks(test_rng& rng, const block_spec& spec, const std::vector<page<
         coded[i].resize(made.bytes);
         all.expect(coded[i] == expected[i], spec, "bytes");
         const bool steps = made.mode == block_mode::coded;
+        const bool by_planes = steps && made.lanes != 1;
         all.expect(made.escapes == scalar.escapes, spec, "escapes");
-        all.expect(made.backend == (steps ? neon::id : backend_id::scalar), spec, "backend");
+        all.expect(made.backend == (by_planes ? neon::id : backend_id::scalar), spec,
+                   "backend");
         all.blocks += 1;
         all.coded += steps;
         all.row_scaled += made.row_scaled;
@@ -150,16 +157,24 @@ void check_blocks(test_rng& rng, const block_spec& spec, const std::vector<page<
             const uint32_t at = rng.below(uint32_t(expected[i].size() - block_header_bytes));
             expected[i][block_header_bytes + at] ^= uint8_t(1 << rng.below(8));
             if (rng.below(4) == 0) expected[i].resize(block_header_bytes + at);
+            const size_t rest = rng.below(4) == 0 ? block_header_bytes + at : expected[i].size();
+            for (size_t k = rest; k < expected[i].size(); ++k)
+                expected[i][k] = uint8_t(rng.bits(8));
             ++all.damaged;
         }
         back.push_back(std::vector<Code>(pages[i].codes.size()));
     }
     std::vector<decode_task<Code, predictor>> decoding;
-    for (size_t i = 0; i < count; ++i)
-        decoding.push_back({spec_of(spec, pages[i]), expected[i].data(), expected[i].size(),
+    std::vector<std::unique_ptr<guarded_memory>> memory;  // no word behind the last is read
+    for (size_t i = 0; i < count; ++i) {
+        memory.push_back(std::make_unique<guarded_memory>(bytes));
+        decoding.push_back({spec_of(spec, pages[i]),
+                            memory[i]->put_last(expected[i].data(), expected[i].size()),
+                            expected[i].size(),
                             source(pages[i]),
                             {back[i].data(), pages[i].head_stride, pages[i].token_stride},
                             decode_result{}});
+    }
     const host_rounding decode_rounding(rng);
     decode_blocks<neon>(decoding.data(), count);
     all.expect(decode_rounding.ends(), spec, "rounding mode");
@@ -284,6 +299,88 @@ void check_integers(scalar_type type, uint32_t rounds)
     }
 }
 
+/// Tables for order 0; those that are not complete lack slots for some codes.
+struct static_tables {
+    std::vector<order0_table> memory;
+    order0_tables view;
+
+    static_tables(test_rng& rng, const block_spec& spec, uint32_t group)
+    {
+        const uint32_t planes = code_bytes(spec.dtype), bits = format_of(spec.dtype).code_bits;
+        memory.resize(order0_tables_needed(uint64_t(spec.heads) * spec.dim, group, planes));
+        const uint32_t wild = rng.below(3);
+        for (order0_table& table : memory) {
+            uint32_t counts[256] = {};
+            uint16_t freq[256];
+            for (uint32_t s = 0; s < (bits == 4 ? 16u : 256u); ++s)
+                counts[s] = (wild == 0 ? 0 : 1) + rng.below(s % 7 == 3 ? 900 : 9);
+            counts[3] += wild == 2 ? 1000000 : 50;
+            if (order0_normalize(counts, freq, 12 + rng.bits(1)) != status::ok ||
+                make_order0_table(freq, table) != status::ok)
+                ++all.wrong;
+        }
+        view = {memory.data(), uint32_t(memory.size()), group};
+    }
+};
+
+/// Blocks under static tables, their own or shared ones; outputs that are too small as well.
+template <class Code>
+void check_order0(scalar_type type, uint32_t rounds)
+{
+    test_rng rng(900 + uint64_t(type));
+    const uint32_t most = (1u << format_of(type).code_bits) - 1;
+    const bool half = most == 15;
+    for (uint32_t i = 0; i < rounds; ++i) {
+        block_spec spec;
+        spec.dtype = type;
+        spec.coder = coder_id::order0;
+        spec.heads = 1 + rng.below(3);
+        spec.tokens = 1 + rng.below(rng.below(8) == 0 ? 90 : 9);
+        spec.dim = rng.bits(1) ? 32 * (1 + rng.below(6)) : 1 + rng.below(150);
+        spec.lanes = rng.below(8) == 0 ? 1 : 8u << rng.below(3);
+        constexpr uint32_t groups[] = {0, 0, 32, 8, 5};
+        const static_tables tables(rng, spec, groups[rng.below(5)]);
+        if (rng.below(3) != 0) spec.tables = &tables.view;
+        const uint32_t gap = has_scale(type) ? 0 : rng.below(2) * rng.below(20);
+        std::vector<page<Code>> pages;
+        for (uint32_t count = 1 + rng.below(6); pages.size() < count;) {
+            page<Code> made;
+            made.token_stride = ptrdiff_t(spec.dim + gap);
+            made.head_stride = made.token_stride * ptrdiff_t(spec.tokens) + ptrdiff_t(gap);
+            const size_t size = size_t(made.head_stride) * spec.heads;
+            made.codes.resize(half ? (size + 1) / 2 : size);
+            const uint32_t kind = rng.below(8);
+            for (size_t k = 0; k < size; ++k) {
+                uint32_t code = 3;
+                if (kind == 0) code = rng.bits(16);
+                else if (kind == 1) code = 9;
+                else if (kind <= 3 || rng.below(10) == 0)
+                    code = uint32_t(int(most / 2) + rng.noise() / int(1 + 300000 / most));
+                code &= most;
+                if (half) made.codes[k / 2] = Code(made.codes[k / 2] | code << k % 2 * 4);
+                else made.codes[k] = Code(code);
+            }
+            pages.push_back(std::move(made));
+        }
+        check_blocks(rng, spec, pages, [](const page<Code>&) { return no_predictor; });
+
+        const size_t bytes = max_encoded_bytes(spec);
+        std::vector<uint8_t> mine(bytes, 1), theirs(bytes, 1);
+        const size_t room = rng.below(uint32_t(bytes) + 1);
+        encode_task<Code, array_predictor> task{
+            spec, pages[0].view(), no_predictor, mine.data(), room, encode_result{}};
+        encode_blocks<neon>(&task, 1);
+        const encode_result scalar = encode<scalar_backend>(spec, pages[0].view(), no_predictor,
+                                                            theirs.data(), room);
+        all.expect(task.result.code == scalar.code && task.result.bytes == scalar.bytes, spec,
+                   "room");
+        const std::vector<uint8_t> behind(bytes - room, 1);
+        all.expect(std::equal(behind.begin(), behind.end(), mine.begin() + ptrdiff_t(room)), spec,
+                   "behind the room");
+        ++(scalar ? all.fitting : all.too_small);
+    }
+}
+
 /// Every code beside scalars that cost little, so that the block is coded.
 template <class Code>
 void check_all_codes(test_rng& rng, scalar_type type, uint32_t lanes, shape_id shape)
@@ -358,6 +455,12 @@ int main(int argc, char** argv)
     check_integers(scalar_type::int8, rounds);
     check_integers(scalar_type::int4, rounds);
     if (all.coded - coded < rounds) ++all.wrong;  // most are coded
+    const uint64_t modelled = all.coded;
+    for (const scalar_type type : {scalar_type::e4m3fn, scalar_type::int8, scalar_type::int4})
+        check_order0<uint8_t>(type, rounds);
+    check_order0<uint16_t>(scalar_type::bf16, rounds);
+    if (all.coded - modelled < 2 * rounds) ++all.wrong;
+    if (all.fitting < rounds / 2 || all.too_small < rounds) ++all.wrong;
     std::printf("%llu blocks, %llu coded, %llu with row steps, %llu damaged, %llu scalars, "
                 "%llu escapes: %llu wrong, %llu calls in a mode not the host's\n",
                 static_cast<unsigned long long>(all.blocks),

@@ -8,6 +8,8 @@
 #include "order0_group.hpp"
 #if NORMANS_AVX2
 #include "order0_avx2.hpp"
+#elif NORMANS_NEON
+#include "order0_neon.hpp"
 #endif
 
 namespace normans {
@@ -323,6 +325,8 @@ constexpr uint32_t order0_bundle_size(uint32_t lanes)
 // The registers of a backend, void where it has none.
 #if NORMANS_AVX2
 using order0_registers_of_target = order0_avx2;
+#elif NORMANS_NEON
+using order0_registers_of_target = order0_neon;
 #else
 using order0_registers_of_target = void;
 #endif

@@ -1,7 +1,7 @@
 #pragma once
 // The lane group for static tables in SIMD registers: 32 lanes in four values of eight, of `Blocks`
 // = 1, 2 or 4 blocks that have tables and words of their own. V has the operations on eight lanes
-// (order0_avx2.hpp); here is what they are used for. Lookups load one by one: no
+// (order0_avx2.hpp, order0_neon.hpp); here is what they are used for. Lookups load one by one: no
 // slower than a gather instruction where that is fast, and twice as fast where it is not.
 
 #include "../core/order0_step.hpp"

@@ -10,7 +10,7 @@
 #include "float_mode.hpp"
 #include "lane_places.hpp"
 #include "register_pack.hpp"
-#include "word_shuffles.hpp"
+#include "words_neon.hpp"
 
 namespace normans {
 inline namespace NORMANS_NAMESPACE {
@@ -243,7 +243,8 @@ struct neon_planes {
     {
         lane_set out;
         NORMANS_UNROLL
-        for (int n = 0; n < int(N); ++n) out.plane[n] = as_uint(plane_bits(m, n));
+        for (int n = 0; n < int(N); ++n)
+            out.plane[n] = neon_moves::bits_of(packed(m, 2 * n), packed(m, 2 * n + 1));
         return out;
     }
     static NORMANS_INLINE mask from_bits(const lane_set& bits)
@@ -559,17 +560,17 @@ struct neon_planes {
         uint16x8_t run[4 * N];
         NORMANS_UNROLL
         for (uint32_t n = 0; n < N; ++n) {
-            const moves wanted(m, int(n));
+            const neon_moves wanted = moves(m, int(n));
             if (share == 32) {
                 const uint8_t* from = readers[n].next;
                 NORMANS_UNROLL
-                for (uint32_t i = 0; i < 4; ++i) from = expand(from, wanted, i, run[4 * n + i]);
+                for (uint32_t i = 0; i < 4; ++i) from = wanted.expand(from, i, run[4 * n + i]);
                 readers[n].next = from;
             } else {
                 NORMANS_UNROLL
                 for (uint32_t i = 0; i < 4; ++i) {
                     const uint8_t*& from = readers[(32 * n + 8 * i) / share].next;
-                    from = expand(from, wanted, i, run[4 * n + i]);
+                    from = wanted.expand(from, i, run[4 * n + i]);
                 }
             }
         }
@@ -582,18 +583,18 @@ struct neon_planes {
     {
         NORMANS_UNROLL
         for (uint32_t n = 0; n < N; ++n) {
-            const moves given(m, int(n));
+            const neon_moves given = moves(m, int(n));
             if (share == 32) {
                 uint8_t* to = writers[n].next;
                 NORMANS_UNROLL
                 for (uint32_t i = 0; i < 4; ++i)
-                    to = compress(to, given, 3 - i, x.v[4 * n + 3 - i]);
+                    to = given.compress(to, 3 - i, x.v[4 * n + 3 - i]);
                 writers[n].next = to;
             } else {
                 NORMANS_UNROLL
                 for (uint32_t i = 0; i < 4; ++i) {
                     uint8_t*& to = writers[(32 * n + 24 - 8 * i) / share].next;
-                    to = compress(to, given, 3 - i, x.v[4 * n + 3 - i]);
+                    to = given.compress(to, 3 - i, x.v[4 * n + 3 - i]);
                 }
             }
         }
@@ -632,10 +633,6 @@ private:
     }
     static NORMANS_INLINE int16x8_t as_signed(uint16x8_t x) { return vreinterpretq_s16_u16(x); }
     static NORMANS_INLINE uint8x16_t as_bytes(uint16x8_t x) { return vreinterpretq_u8_u16(x); }
-    static NORMANS_INLINE uint32_t as_uint(uint8x8_t x)
-    {
-        return vget_lane_u32(vreinterpret_u32_u8(x), 0);
-    }
     // The high halves of eight ints.
     static NORMANS_INLINE uint16x8_t odd_words(uint32x4_t x, uint32x4_t y)
     {
@@ -665,39 +662,10 @@ private:
         return vld2q_u8(reinterpret_cast<const uint8_t*>(word));
     }
 
-    // A plane's mask as bits, in the first four bytes.
-    static NORMANS_INLINE uint8x8_t plane_bits(const mask& m, int plane)
+    // Which words of a plane's runs move.
+    static NORMANS_INLINE neon_moves moves(const mask& m, int plane)
     {
-        const uint8x16_t bit = vreinterpretq_u8_u64(vdupq_n_u64(0x8040201008040201));
-        const uint8x16_t half = vpaddq_u8(vandq_u8(packed(m, 2 * plane), bit),
-                                          vandq_u8(packed(m, 2 * plane + 1), bit));
-        const uint8x16_t quarter = vpaddq_u8(half, half);
-        return vget_low_u8(vpaddq_u8(quarter, quarter));
-    }
-
-    // Which words of a plane's runs move, and by how many bytes that moves the cursor.
-    struct moves {
-        uint32_t bits, bytes;
-        NORMANS_INLINE moves(const mask& m, int plane)
-        {
-            const uint8x8_t all = plane_bits(m, plane);
-            bits = as_uint(all);
-            bytes = as_uint(vshl_n_u8(vcnt_u8(all), 1));
-        }
-    };
-    static NORMANS_INLINE const uint8_t* expand(const uint8_t* from, const moves& wanted,
-                                                uint32_t i, uint16x8_t& run)
-    {
-        const uint8_t* const shuffle = word_shuffles.expand[wanted.bits >> (8 * i) & 255];
-        run = vreinterpretq_u16_u8(vqtbl1q_u8(vld1q_u8(from), vld1q_u8(shuffle)));
-        return from + (wanted.bytes >> (8 * i) & 255);
-    }
-    static NORMANS_INLINE uint8_t* compress(uint8_t* to, const moves& given, uint32_t i,
-                                            uint16x8_t run)
-    {
-        const uint8_t* const shuffle = word_shuffles.compress[given.bits >> (8 * i) & 255];
-        vst1q_u8(to - 16, vqtbl1q_u8(as_bytes(run), vld1q_u8(shuffle)));
-        return to - (given.bytes >> (8 * i) & 255);
+        return {packed(m, 2 * plane), packed(m, 2 * plane + 1)};
     }
 };
 
