@@ -46,12 +46,11 @@ inline workload<uint8_t> with_plain_means(const workload<uint8_t>& from)
     return work;
 }
 
-/// Rows of tANS: by every backend that has code of its own, and by the integer-only decoder. What
-/// units for AVX-512 run is AVX2's.
+/// Rows of tANS: by every backend, and by the integer-only decoder.
 inline void add_tans(catalogue& rows, const workload<uint8_t>& rans, bool integer_only)
 {
     const workload<uint8_t> work = under_tans(rans);
-    rows.add_on(work, {"portable", "avx2", "neon"});
+    rows.add_on(work, {"portable", "avx2", "avx512", "neon"});
     if (!integer_only) return;
     rows.add_decoder(work, "integer-only", decode_integer_only);
     rows.add_decoder(with_plain_means(work), "integer-only-plain", decode_integer_only);

@@ -167,10 +167,10 @@ double row_bits(const Model& model, const typename Model::scalar& m, uint32_t co
 {
     const int group = int((code ^ Model::format.code_sign()) >> m.group_bits);
     const int away = m.mirrored ? m.group - group : group - m.group;
-    const int reach = model.bank.reach[m.row];
+    const int reach = model.bank.reach[m.row], symbol = away + int(bank_symbols) / 2;
     const tans_symbol* symbols = model.bank.symbols + m.row * bank_symbols;
-    const bool in = std::abs(away) <= reach && symbols[away + reach + 1].freq != 0;
-    return model.bank.plan.table_bits - std::log2(symbols[in ? away + reach + 1 : 0].freq) +
+    const bool in = std::abs(away) <= reach && symbols[symbol].freq != 0;
+    return model.bank.plan.table_bits - std::log2(symbols[in ? symbol : 0].freq) +
            (in ? m.group_bits : Model::format.code_bits);
 }
 

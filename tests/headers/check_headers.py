@@ -19,7 +19,9 @@ import tempfile
 TARGET_FLAGS = {
     "host/order0_avx2.hpp": ["-mavx2", "-mfma"],
     "host/planes_avx2.hpp": ["-mavx2", "-mfma"],
+    "host/tans_plane_rows.hpp": ["-mavx2", "-mfma"],
     "host/tans_planes.hpp": ["-mavx2", "-mfma"],
+    "host/tans_registers.hpp": ["-mavx2", "-mfma"],
     "host/planes_avx512.hpp": ["-mavx2", "-mfma", "-mavx512f", "-mavx512bw", "-mavx512dq",
                                "-mavx512vl", "-mavx512vbmi2"],
 }

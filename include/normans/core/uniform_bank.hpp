@@ -12,8 +12,8 @@
 //     at most twice as many below. Left of the middle the mirrored row of the other side is used.
 //   - Symbol 0 is an escape: the code follows raw. Symbol s is the group s - 1 - reach groups away
 //     from the mean's (towards smaller codes in a mirrored row); one beyond the codes is corrupt.
-//   - A bank's cells do not say the symbol but that distance + cell_middle, so that decoders need
-//     no reach; 0 is the escape.
+//   - A bank's cells do not say the symbol but that distance + cell_middle, and encoders find a
+//     symbol at the distance + bank_symbols / 2, so that no coder needs a reach; 0 is the escape.
 
 #include "shape.hpp"
 #include "sigma.hpp"
@@ -80,7 +80,7 @@ NORMANS_HD constexpr uint32_t first_bank_row(const bank_plan& plan, uint32_t oct
 struct tans_bank {
     bank_plan plan;
     const tans_cell* cells;      // [rows][2^table_bits]
-    const uint8_t* reach;        // [rows]; decoders do not read it
+    const uint8_t* reach;        // [rows]; of integers no coder reads it
     const uint16_t* next;        // [rows][2^table_bits]
     const tans_symbol* symbols;  // [rows][bank_symbols]
     scalar_type grid = scalar_type::int8;  // bank_grid() of the types that it serves
@@ -174,8 +174,8 @@ struct bank_model {
                            bank.symbols + m.row * bank_symbols};
         const int group = int((code ^ format.code_sign()) >> m.group_bits);
         const int away = m.mirrored ? m.group - group : group - m.group;
-        const int reach = int(bank.reach[m.row]);
-        const uint32_t symbol = away < -reach || away > reach ? 0 : uint32_t(away + reach + 1);
+        constexpr int middle = int(bank_symbols) / 2;
+        const uint32_t symbol = away <= -middle || away >= middle ? 0 : uint32_t(away + middle);
         if (symbol == 0 || row.symbols[symbol].freq == 0)
             return escape(enter_symbol(row, bank.plan.table_bits, 0, cell));
         tans_transition step = enter_symbol(row, bank.plan.table_bits, symbol, cell);

@@ -190,12 +190,19 @@ inline int64_t row_loss(const bank_plan& plan, const row_freqs& row, const group
         const detail::row_freqs freqs(plan, row.weights(plan, shape));
         const size_t first = size_t(index) << plan.table_bits;
         to.reach[index] = uint8_t(freqs.reach);
-        const status made = make_tans_row(
-            freqs.freq, freqs.symbols, plan.table_bits, to.cells + first,
-            to.next == nullptr ? nullptr : to.next + first,
-            to.symbols == nullptr ? nullptr : to.symbols + size_t(index) * bank_symbols);
+        tans_symbol entries[bank_symbols] = {};
+        const status made =
+            make_tans_row(freqs.freq, freqs.symbols, plan.table_bits, to.cells + first,
+                          to.next == nullptr ? nullptr : to.next + first,
+                          to.symbols == nullptr ? nullptr : entries);
         if (made != status::ok) outcome = made;
         else detail::say_distances(to.cells + first, 1u << plan.table_bits, -int(freqs.reach));
+        for (uint32_t i = 0; i < bank_symbols && to.symbols != nullptr; ++i) {
+            const uint32_t symbol = i + freqs.reach + 1 - bank_symbols / 2;
+            const bool known = symbol - 1 <= 2 * freqs.reach;
+            to.symbols[size_t(index) * bank_symbols + i] =
+                i == 0 ? entries[0] : known ? entries[symbol] : tans_symbol{};
+        }
     });
     bank = {plan, to.cells, to.reach, to.next, to.symbols};
     return outcome;

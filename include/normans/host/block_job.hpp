@@ -43,7 +43,13 @@ struct packed_codes {
             std::memcpy(to, box.data + element(at), n);
             return;
         }
-        for (uint32_t i = 0; i < n; ++i, ++at.channel) to[i] = uint8_t(load(at));
+        uint32_t i = 0;
+        if ((element(at) & 1) == 0) {
+            const Byte* from = box.data + (element(at) >> 1);
+            for (; i + 8 <= n; i += 8, from += 4) store_u64(to + i, from_nibbles(load_u32(from)));
+            at.channel += i;
+        }
+        for (; i < n; ++i, ++at.channel) to[i] = uint8_t(load(at));
     }
     void store_run(scalar_position at, uint32_t n, const uint8_t* from) const
     {
@@ -58,8 +64,25 @@ struct packed_codes {
             i = 1;
         }
         uint8_t* to = box.data + (element(at) >> 1);
+        for (; i + 8 <= n; i += 8, at.channel += 8, to += 4)
+            store_u32(to, to_nibbles(load_u64(from + i)));
         for (; i + 2 <= n; i += 2, at.channel += 2) *to++ = uint8_t(from[i] | from[i + 1] << 4);
         if (i < n) store(at, from[i]);
+    }
+
+private:
+    // Eight codes at once.
+    static uint32_t to_nibbles(uint64_t x)
+    {
+        x = (x | x >> 4) & 0x00ff00ff00ff00ffu;
+        x = (x | x >> 8) & 0x0000ffff0000ffffu;
+        return uint32_t(x | x >> 16);
+    }
+    static uint64_t from_nibbles(uint64_t x)
+    {
+        x = (x | x << 16) & 0x0000ffff0000ffffu;
+        x = (x | x << 8) & 0x00ff00ff00ff00ffu;
+        return (x | x << 4) & 0x0f0f0f0f0f0f0f0fu;
     }
 };
 

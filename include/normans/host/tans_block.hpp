@@ -1,11 +1,11 @@
 #pragma once
 // The steps of tANS blocks of int8 and int4 whose predictions are arrays: means, sigmas and scales
-// along rows of channels, a batch of rows of the bank, then the lanes. By AVX2 (tans_planes.hpp)
-// where the unit is compiled for it, else lane after lane (tans_loop.hpp); encoding goes lane after
-// lane. Bytes and statuses are those of the definition in scaled_block.hpp, which serves callables.
-// By AVX2 tANS gains nothing: rANS's planes decode the same codes as fast or faster, encode them
-// several times as fast, and take fewer bits (bench/run: int8 and int4 by both). What it is for are
-// processors without floating point: host/integer_decoder.hpp.
+// along rows of channels, a batch of rows of the bank, then the lanes. By AVX2 or AVX-512
+// (tans_planes.hpp) where the unit is compiled for it, else lane after lane (tans_loop.hpp). Bytes
+// and statuses are those of the definition in scaled_block.hpp, which serves callables.
+// By AVX2 tANS decodes faster than rANS's planes and encodes a little slower, at more bits and with
+// a bank in the cache (bench/run: int8 and int4 by both). Processors without floating point have
+// host/integer_decoder.hpp.
 
 #include "block_job.hpp"
 #include "float_mode.hpp"
@@ -23,6 +23,7 @@ namespace detail {
 constexpr backend_id tans_backend(uint32_t lanes)
 {
     if (lanes == 1) return backend_id::scalar;
+    if (NORMANS_AVX512) return backend_id::avx512;
     return NORMANS_AVX2 ? backend_id::avx2 : backend_id::portable;
 }
 
@@ -41,53 +42,74 @@ public:
 
     void load(const scalar_position& at, uint32_t n, uint32_t* mean, uint8_t* sigma) const
     {
-        load_means(at, n, mean);
+        const any_means& means = from_.means;
+        const ptrdiff_t first = offset_of(at, means.head_stride, means.token_stride);
+        affine map{};
         if (from_.affine.a != nullptr) {
             const size_t channel = size_t(at.head) * from_.affine.dim + at.channel;
-            map(from_.affine.a + channel, from_.affine.b + channel, n, mean);
+            map = {from_.affine.a + channel, from_.affine.b + channel};
         }
+        if (means.type == any_means::fp32)
+            load_means(static_cast<const float*>(means.data) + first, map, n, mean);
+        else if (means.type == scalar_type::bf16)
+            load_means(static_cast<const uint16_t*>(means.data) + first, map, n, mean);
+        else load_means(static_cast<const uint8_t*>(means.data) + first, map, n, mean);
         load_sigmas(at, n, sigma);
     }
 
 private:
-    void load_means(const scalar_position& at, uint32_t n, uint32_t* to) const
-    {
-        const any_means& means = from_.means;
-        const ptrdiff_t first = offset_of(at, means.head_stride, means.token_stride);
-        if (means.type == any_means::fp32) {
-            std::memcpy(to, static_cast<const float*>(means.data) + first, n * sizeof(float));
-        } else if (means.type == scalar_type::bf16) {
-            const uint16_t* const from = static_cast<const uint16_t*>(means.data) + first;
-            uint32_t i = 0;
-#if NORMANS_AVX2
-            for (; i + 8 <= n; i += 8)
-                _mm256_storeu_si256(
-                    reinterpret_cast<__m256i*>(to + i),
-                    _mm256_slli_epi32(_mm256_cvtepu16_epi32(_mm_loadu_si128(
-                                          reinterpret_cast<const __m128i*>(from + i))),
-                                      16));
-#endif
-            for (; i < n; ++i) to[i] = uint32_t(from[i]) << 16;
-        } else {
-            const uint8_t* const from = static_cast<const uint8_t*>(means.data) + first;
-            for (uint32_t i = 0; i < n; ++i) to[i] = fp8_[from[i]];
-        }
-    }
+    struct affine {
+        const float* a;
+        const float* b;
+    };
 
     // map_mean(), but for what cleaning would change.
-    static void map(const float* a, const float* b, uint32_t n, uint32_t* mean)
+    template <class Mean>
+    void load_means(const Mean* from, affine map, uint32_t n, uint32_t* to) const
     {
         uint32_t i = 0;
 #if NORMANS_AVX2
         for (; i + 8 <= n; i += 8) {
-            float* const at = reinterpret_cast<float*>(mean + i);
-            _mm256_storeu_ps(at, _mm256_fmadd_ps(_mm256_loadu_ps(at), _mm256_loadu_ps(a + i),
-                                                 _mm256_loadu_ps(b + i)));
+            __m256 mean = eight(from + i);
+            if (map.a != nullptr)
+                mean = _mm256_fmadd_ps(mean, _mm256_loadu_ps(map.a + i),
+                                       _mm256_loadu_ps(map.b + i));
+            _mm256_storeu_ps(reinterpret_cast<float*>(to + i), mean);
         }
 #endif
-        for (; i < n; ++i)
-            mean[i] = map_mean(mean[i], float_to_bits(a[i]), float_to_bits(b[i]));
+        for (; i < n; ++i) {
+            const uint32_t mean = bits_of(from[i]);
+            to[i] = map.a == nullptr
+                        ? mean
+                        : map_mean(mean, float_to_bits(map.a[i]), float_to_bits(map.b[i]));
+        }
     }
+
+    // memcpy, but for the call.
+    static void copy_bytes(const uint8_t* from, uint32_t n, uint8_t* to)
+    {
+        uint32_t i = 0;
+        for (; i + 32 <= n; i += 32) std::memcpy(to + i, from + i, 32);
+        if (i < n) std::memcpy(to + i, from + i, n - i);
+    }
+
+    static uint32_t bits_of(float mean) { return float_to_bits(mean); }
+    static uint32_t bits_of(uint16_t mean) { return uint32_t(mean) << 16; }
+    uint32_t bits_of(uint8_t mean) const { return fp8_[mean]; }
+#if NORMANS_AVX2
+    static NORMANS_INLINE __m256 eight(const float* from) { return _mm256_loadu_ps(from); }
+    static NORMANS_INLINE __m256 eight(const uint16_t* from)
+    {
+        return _mm256_castsi256_ps(_mm256_slli_epi32(
+            _mm256_cvtepu16_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(from))), 16));
+    }
+    NORMANS_INLINE __m256 eight(const uint8_t* from) const
+    {
+        uint32_t bits[8];
+        for (uint32_t i = 0; i < 8; ++i) bits[i] = fp8_[from[i]];
+        return _mm256_castsi256_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(bits)));
+    }
+#endif
 
     void load_sigmas(scalar_position at, uint32_t n, uint8_t* to) const
     {
@@ -97,7 +119,7 @@ private:
                                         sigmas.place_of(at);
             const uint32_t stride = sigmas.scalar_stride + sigmas.channel_stride;
             if (stride == 0) std::memset(to, *from, n);
-            else if (stride == 1) std::memcpy(to, from, n);
+            else if (stride == 1) copy_bytes(from, n, to);
             else for (uint32_t i = 0; i < n; ++i) to[i] = from[size_t(i) * stride];
         } else {
             for (uint32_t i = 0; i < n; ++i, ++at.index, ++at.channel) to[i] = sigmas(at);
@@ -126,93 +148,90 @@ public:
     void find_rows(const box_walker& walker, uint32_t n, Rows& rows, uint32_t* hashed)
     {
         rows.grouped = false;
-        for_runs(walker, n, [&](uint32_t offset, scalar_position at, uint32_t length) {
+#if NORMANS_AVX2
+        pieces_.count = 0;
+#endif
+        for_runs(walker, n, [&](uint32_t offset, const scalar_position& at, uint32_t length) {
             views_.load(at, length, in_.mean + offset, in_.sigma + offset);
             const int step = row_steps_(at.token);
-            for (uint32_t end = offset + length; offset != end;) {
-                const uint32_t size = spec_.scales.group, most = end - offset;
-                const uint32_t group = size == 0 ? 0 : at.channel / size;
-                const uint32_t left = size == 0 ? most : size - (at.channel - group * size);
-                const uint32_t here = left < most ? left : most;
-                take_scale(at, group);
-                under_scale(offset, here, step, rows);
-                if (spec_.parameter_hash) add_words(offset, here, step, hashed);
+            const scale_view& scales = spec_.scales;
+            const uint32_t size = scales.group, group = size == 0 ? 0 : at.channel / size;
+            const float* scale = scales.data + (ptrdiff_t(at.head) * scales.head_stride +
+                                                ptrdiff_t(at.token) * scales.token_stride +
+                                                ptrdiff_t(group) * scales.group_stride);
+            uint32_t left = size == 0 ? length : size - (at.channel - group * size);
+            for (const uint32_t end = offset + length; offset != end; left = size) {
+                const uint32_t here = left < end - offset ? left : end - offset;
+                const uint32_t bits = float_to_bits(*scale);
+                under_scale(offset, here, bits, step, rows);
+                if (spec_.parameter_hash) add_words(offset, here, step, bits, hashed);
                 offset += here;
-                at.channel += here;
+                if (offset != end) scale += scales.group_stride;
             }
         });
 #if NORMANS_AVX2
+        levels_.under_scales(in_, pieces_, scalars_);
         levels_.find_rows(scalars_, n, rows);
 #endif
     }
 
 private:
-    void take_scale(const scalar_position& at, uint32_t group)
-    {
-        const scale_view& from = spec_.scales;
-        const uint32_t bits = float_to_bits(from.data[ptrdiff_t(at.head) * from.head_stride +
-                                                      ptrdiff_t(at.token) * from.token_stride +
-                                                      ptrdiff_t(group) * from.group_stride]);
-        if (bits == last_bits_) return;
-#if NORMANS_AVX2
-        scale_ = plane_scale(bits);
-#else
-        scale_ = make_scale(bits);
-#endif
-        last_bits_ = bits;
-    }
-
     template <class Rows>
-    void under_scale(uint32_t first, uint32_t n, int step, Rows& rows)
+    void under_scale(uint32_t first, uint32_t n, uint32_t scale_bits, int step, Rows& rows)
     {
-        const scalar_format format = format_of(spec_.dtype);
-        const bool counts = scale_.scale != 0;
-        const int origin =
-            counts ? 8 * (spec_.sigma_offset - lowest_bank_octave) + 2 * step - scale_.eighths
-                   : tans_levels::none;
+        const int origin = 8 * (spec_.sigma_offset - lowest_bank_octave) + 2 * step;
 #if NORMANS_AVX2
         static_cast<void>(rows);
-        levels_.under_scale(in_, first, n, origin, fixed_scale(format, scale_), scalars_);
+        pieces_.add(first + n, scale_bits, origin);
 #else
-        if (counts)
-            levels_.find_rows(in_.sigma + first, first, n, origin,
+        const scalar_format format = format_of(spec_.dtype);
+        if (scale_bits != last_bits_) {
+            scale_ = make_scale(scale_bits);
+            last_bits_ = scale_bits;
+        }
+        if (scale_.scale != 0)
+            levels_.find_rows(in_.sigma + first, first, n, origin - scale_.eighths,
                               mean_places(in_.mean + first, format, scale_), rows);
-        else levels_.find_rows(in_.sigma + first, first, n, origin,
+        else levels_.find_rows(in_.sigma + first, first, n, tans_levels::none,
                                zero_places{format.code_sign() << 8}, rows);
 #endif
     }
 
-    void add_words(uint32_t first, uint32_t n, int step, uint32_t* hashed) const
+    void add_words(uint32_t first, uint32_t n, int step, uint32_t scale_bits,
+                   uint32_t* hashed) const
     {
         for (uint32_t i = first; i < first + n; ++i)
             hashed[i] = parameter_word(map_mean(in_.mean[i], one_bits, minus_zero_bits),
                                        in_.sigma[i], step) ^
-                        last_bits_;
+                        scale_bits;
     }
 
     const block_spec& spec_;
     tans_views views_;
     row_steps_view row_steps_;
     tans_predictions in_;
-    uint32_t last_bits_ = 0;
-    code_scale scale_{};  // of 0
 #if NORMANS_AVX2
     const x86_float_mode mode_;  // of affine maps
     tans_plane_levels levels_;
     tans_plane_levels::scalars scalars_;
+    tans_pieces pieces_;
 #else
+    uint32_t last_bits_ = 0;
+    code_scale scale_{};  // of 0
     tans_levels levels_;
 #endif
 };
 
 #if NORMANS_AVX2
 using tans_decoder = tans_plane_decoding;
+using tans_encoder = tans_plane_encoding;
 inline void add_codes(const uint8_t* codes, uint32_t count, uint32_t lanes, check_sums& sums)
 {
     add_to_plane_sums(codes, count, lanes, sums);
 }
 #else
 using tans_decoder = tans_decoding;
+using tans_encoder = tans_encoding;
 inline void add_codes(const uint8_t* codes, uint32_t count, uint32_t lanes, check_sums& sums)
 {
     add_to_sums(codes, count, lanes, sums);
@@ -277,7 +296,7 @@ inline bool encode_tans_steps(const block_spec& spec, const array_predictor& pre
                               uint32_t* stored, block_sums& sums, uint32_t& escapes)
 {
     const uint32_t count = uint32_t(count_of(spec));
-    const tans_encoding encoder(*spec.bank, format_of(spec.dtype));
+    const tans_encoder encoder(*spec.bank, format_of(spec.dtype));
     tans_state state(lanes);
     tans_source source(spec, predictor, row_steps);
     check_sums content, parameters;
@@ -292,6 +311,7 @@ inline bool encode_tans_steps(const block_spec& spec, const array_predictor& pre
             from.load_run(at, n, codes + offset);
         });
         source.find_rows(walker, batch, rows, hashed);
+        rows.end(batch);
         escapes += encoder.run(rows, batch, codes, state, words);
         if (words.overrun) return false;
         check_sums here, hashes;

@@ -231,8 +231,16 @@ struct tans_encoding {
     uint32_t run(const Rows& rows, uint32_t count, const uint8_t* codes, tans_state& x,
                  word_writer& words) const
     {
+        return run(rows, 0, count, codes, x, words);
+    }
+
+    /// The same of [end, count), which begin with a step.
+    template <class Rows>
+    uint32_t run(const Rows& rows, uint32_t end, uint32_t count, const uint8_t* codes,
+                 tans_state& x, word_writer& words) const
+    {
         uint32_t escapes = 0, here = count % x.lanes != 0 ? count % x.lanes : x.lanes;
-        for (uint32_t first = count; first != 0; here = x.lanes) {
+        for (uint32_t first = count; first != end; here = x.lanes) {
             first -= here;
             escapes += words.holds(2 * here) ? step<true>(rows, first, here, codes, x, words)
                                              : step<false>(rows, first, here, codes, x, words);
@@ -255,10 +263,9 @@ private:
             const uint32_t row = place.first_cell >> table_bits;
             const uint32_t group_bits = place.group_bits;
             const int group = int((codes[first + i] ^ sign) >> group_bits);
-            const uint32_t reach = bank.reach[row];
             const uint32_t symbol = uint32_t((group - int16_t(place.origin)) ^ place.flip) -
-                                    uint32_t(cell_middle - 1) + reach;
-            const bool within = symbol - 1 <= 2 * reach;
+                                    uint32_t(cell_middle) + bank_symbols / 2;
+            const bool within = symbol - 1 < bank_symbols - 1;
             const tans_symbol* const of_row = bank.symbols + row * bank_symbols;
             tans_symbol entry = of_row[within ? symbol : 0];
             const bool escaped = !within || entry.freq == 0;

@@ -1,275 +1,15 @@
 #pragma once
-// tANS of int8 and int4 in AVX2 registers: rows for 32 scalars at a time, and whole steps of 8, 16
-// or 32 lanes as registers of eight. Words, order and arithmetic are tans_step.hpp's; what is left
-// of a batch (the last step, steps near the end of the words) is tans_loop.hpp's, on the same
-// state. Include it only where the compiler targets AVX2. Eight cells are fetched one by one and
-// put together: on Zen 3 that is faster than a gather, by about 5 % of a decoder (elsewhere: not
-// measured).
-
-#include <immintrin.h>
+// tANS of int8 and int4 in registers, of AVX2 or AVX-512: whole steps of 8, 16 or 32 lanes. Words,
+// order and arithmetic are tans_step.hpp's; what is left of a batch (the last step, steps near the
+// end of the words) is tans_loop.hpp's, on the same state. Include it only where the compiler
+// targets AVX2.
 
 #include "tans_loop.hpp"
-#include "word_shuffles.hpp"
+#include "tans_plane_rows.hpp"
 
 namespace normans {
 inline namespace NORMANS_NAMESPACE {
 namespace detail {
-
-struct tans_registers {
-    static NORMANS_INLINE __m256i load(const void* from)
-    {
-        return _mm256_loadu_si256(static_cast<const __m256i*>(from));
-    }
-    static NORMANS_INLINE void store(void* to, __m256i x)
-    {
-        _mm256_storeu_si256(static_cast<__m256i*>(to), x);
-    }
-    static NORMANS_INLINE __m128i load_128(const void* from)
-    {
-        return _mm_loadu_si128(static_cast<const __m128i*>(from));
-    }
-    static NORMANS_INLINE __m256i all(uint32_t x) { return _mm256_set1_epi32(int(x)); }
-    static NORMANS_INLINE __m256i all_words(uint32_t x) { return _mm256_set1_epi16(short(x)); }
-    static NORMANS_INLINE __m256i all_bytes(uint32_t x) { return _mm256_set1_epi8(char(x)); }
-    /// 16 bytes for pshufb.
-    static NORMANS_INLINE __m256i table(const uint8_t* bytes)
-    {
-        return _mm256_broadcastsi128_si256(load_128(bytes));
-    }
-    /// Numbers below 2^16, in order, as words.
-    static NORMANS_INLINE __m256i narrow(__m256i low, __m256i high)
-    {
-        return _mm256_permute4x64_epi64(_mm256_packus_epi32(low, high), 0xd8);
-    }
-    /// Numbers of 32 bits, by index.
-    static NORMANS_INLINE __m256i fetch(const void* table, __m256i index)
-    {
-        const char* const from = static_cast<const char*>(table);
-        return _mm256_inserti128_si256(
-            _mm256_castsi128_si256(four(from, _mm256_castsi256_si128(index))),
-            four(from, _mm256_extracti128_si256(index, 1)), 1);
-    }
-
-private:
-    static NORMANS_INLINE int one(const char* from, uint64_t index)
-    {
-        int value;
-        std::memcpy(&value, from + 4 * index, sizeof value);
-        return value;
-    }
-    static NORMANS_INLINE __m128i four(const char* from, __m128i index)
-    {
-        const uint64_t first = uint64_t(_mm_cvtsi128_si64(index));
-        const uint64_t second = uint64_t(_mm_extract_epi64(index, 1));
-        const __m128i low = _mm_insert_epi32(_mm_cvtsi32_si128(one(from, first & 0xffffffff)),
-                                             one(from, first >> 32), 1);
-        const __m128i high = _mm_insert_epi32(_mm_cvtsi32_si128(one(from, second & 0xffffffff)),
-                                              one(from, second >> 32), 1);
-        return _mm_unpacklo_epi64(low, high);
-    }
-};
-
-/// tans_rows, whose parts are registers'.
-struct tans_plane_rows {
-    static constexpr bool unrolled = false;  // few steps are left for tans_decoding
-
-    alignas(64) uint32_t first[tans_batch + tans_slack];  // cells
-    alignas(64) int16_t base[tans_batch + tans_slack];    // origins
-    alignas(64) int16_t flips[tans_batch + tans_slack];
-    alignas(64) uint8_t raw[tans_batch + tans_slack];
-    bool grouped = false;  // else `raw` is not there
-
-    void end(uint32_t n) { std::memset(first + n, 0, tans_slack * sizeof(uint32_t)); }
-
-    struct rest {
-        const tans_plane_rows& rows;
-        uint32_t first;
-
-        tans_place operator[](uint32_t i) const
-        {
-            const uint32_t at = first + i;
-            return {rows.first[at], int8_t(rows.flips[at]),
-                    uint8_t(rows.grouped ? rows.raw[at] : 0), uint16_t(rows.base[at])};
-        }
-    };
-    rest from(uint32_t scalar) const { return {*this, scalar}; }
-};
-
-/// tans_levels in registers.
-class tans_plane_levels : tans_registers {
-public:
-    tans_plane_levels(scalar_format format, const tans_bank& bank)
-        : last_(tans_levels::top + 8 * (format.code_bits - 2)), drop_(3 - bank.plan.log_steps)
-    {
-        uint32_t used = 0;
-        for (uint32_t octave = 0; octave < bank_octaves; ++octave) {
-            const uint32_t parts = uint32_t(1) << log_parts(bank.plan, octave);
-            first_low_[octave] = uint8_t(used);
-            first_high_[octave] = uint8_t(used >> 8);
-            parts_[octave] = uint8_t(parts);
-            for (uint32_t step = 0; step < uint32_t(1) << bank.plan.log_steps; ++step)
-                for (uint32_t part = 0; part < parts; ++part)
-                    place_[used++] = place_of(bank, octave, step, part);
-        }
-    }
-
-    /// What is known of a batch's scalars before their rows.
-    struct scalars {
-        alignas(64) uint16_t fixed[tans_batch + tans_slack] = {};  // fixed_mean()
-        alignas(64) uint8_t above[tans_batch + tans_slack] = {};   // levels: see uniform_bank.hpp
-    };
-
-    /// fixed and above of n scalars under one scale, from `first` on.
-    void under_scale(const tans_predictions& from, uint32_t first, uint32_t n, int origin,
-                     const fixed_scale& scale, scalars& x) const
-    {
-        const int up = origin < 0 ? 0 : origin > 255 ? 255 : origin;
-        const int down = origin > 0 ? 0 : origin < -255 ? 255 : -origin;
-        for (uint32_t i = first; i < first + n; i += 32) {
-            const __m256i k = load(from.sigma + i);
-            const __m256i sum = _mm256_subs_epu8(_mm256_adds_epu8(k, all_bytes(uint32_t(up))),
-                                                 all_bytes(uint32_t(down)));
-            store(x.above + i, _mm256_andnot_si256(_mm256_cmpeq_epi8(k, all_bytes(sigma_zero)),
-                                                   _mm256_min_epu8(sum, all_bytes(last_))));
-        }
-        for (uint32_t i = first; i < first + n; i += 16)
-            store(x.fixed + i, scale.counts ? narrow(fixed(load(from.mean + i), scale),
-                                                     fixed(load(from.mean + i + 8), scale))
-                                            : all_words(scale.zero));
-    }
-
-    void find_rows(const scalars& x, uint32_t n, tans_plane_rows& to) const
-    {
-        __m256i groups = _mm256_setzero_si256();
-        for (uint32_t i = 0; i < n; i += 32)
-            groups = _mm256_or_si256(groups, _mm256_subs_epu8(load(x.above + i),
-                                                              all_bytes(tans_levels::top)));
-        to.grouped = !_mm256_testz_si256(groups, groups);
-        if (to.grouped) find_rows<true>(x, n, to);
-        else find_rows<false>(x, n, to);
-    }
-
-private:
-    static uint32_t place_of(const tans_bank& bank, uint32_t octave, uint32_t step, uint32_t part)
-    {
-        const bank_plan& plan = bank.plan;
-        const uint32_t all = uint32_t(1) << log_parts(plan, octave);
-        const bool mirrored = 2 * part + 1 < all;
-        const uint32_t row = first_bank_row(plan, octave) + step * stored_parts(plan, octave) +
-                             (mirrored ? all - 1 - part : part) - all / 2;
-        return row << plan.table_bits | uint32_t(mirrored) << 31;
-    }
-
-    static NORMANS_INLINE __m256i fixed(__m256i mean, const fixed_scale& scale)
-    {
-        const __m256i low_half = _mm256_set1_epi64x(0xffffffff);
-        const __m256i inverse = _mm256_set1_epi64x(int64_t(scale.significand));
-        const __m256i significand = _mm256_or_si256(_mm256_and_si256(mean, all(0x7fffff)),
-                                                    all(0x800000));
-        const __m256i field = _mm256_srli_epi32(_mm256_slli_epi32(mean, 1), 24);
-        const __m256i by = _mm256_sub_epi32(all(uint32_t(scale.shift)), field);
-        const __m256i even = _mm256_srlv_epi64(_mm256_mul_epu32(significand, inverse),
-                                               _mm256_and_si256(by, low_half));
-        const __m256i odd = _mm256_srlv_epi64(
-            _mm256_mul_epu32(_mm256_srli_epi64(significand, 32), inverse),
-            _mm256_srli_epi64(by, 32));
-        const __m256i doubled = _mm256_blend_epi32(even, _mm256_slli_epi64(odd, 32), 0xaa);
-        __m256i magnitude = _mm256_srli_epi32(_mm256_add_epi32(doubled, all(1)), 1);
-        // Shifts below the least: larger than all, but for a NaN.
-        magnitude = _mm256_or_si256(
-            magnitude, _mm256_cmpgt_epi32(all(fixed_scale::least), by));
-        magnitude = _mm256_min_epu32(magnitude, all(scale.zero));
-        const __m256i no_number = _mm256_cmpgt_epi32(
-            _mm256_and_si256(mean, all(0x7fffffff)), all(infinity_bits));
-        magnitude = _mm256_andnot_si256(no_number, magnitude);
-        const __m256i sign = _mm256_srai_epi32(mean, 31);
-        const __m256i distance = _mm256_sub_epi32(_mm256_xor_si256(magnitude, sign), sign);
-        return _mm256_min_epi32(_mm256_add_epi32(distance, all(scale.zero)), all(scale.last));
-    }
-
-    template <bool Grouped>
-    void find_rows(const scalars& x, uint32_t n, tans_plane_rows& to) const
-    {
-        const __m256i zero = _mm256_setzero_si256();
-        const __m256i parts = table(parts_), low = table(first_low_), high = table(first_high_);
-        const __m128i drop = _mm_cvtsi32_si128(int(drop_));
-        for (uint32_t i = 0; i < n; i += 32) {
-            // Unpacked, the halves are lanes 0-15 and 16-31.
-            const __m256i above = _mm256_permute4x64_epi64(load(x.above + i), 0xd8);
-            const __m256i over = _mm256_and_si256(
-                _mm256_subs_epu8(above, all_bytes(tans_levels::top - 7)), all_bytes(0xf8));
-            const __m256i at = _mm256_sub_epi8(above, over);
-            const __m256i octave =
-                _mm256_srli_epi16(_mm256_and_si256(at, all_bytes(0xf8)), 3);
-            const __m256i step = _mm256_and_si256(
-                _mm256_srl_epi16(_mm256_and_si256(at, all_bytes(7)), drop), all_bytes(7u >> drop_));
-            const __m256i count = _mm256_shuffle_epi8(parts, octave);
-            const __m256i first_low = _mm256_shuffle_epi8(low, octave);
-            const __m256i first_high = _mm256_shuffle_epi8(high, octave);
-            const __m256i raw = _mm256_srli_epi16(over, 3);
-            half<Grouped>(x.fixed + i, _mm256_unpacklo_epi8(count, zero),
-                          _mm256_unpacklo_epi8(step, zero),
-                          _mm256_unpacklo_epi8(first_low, first_high),
-                          _mm256_unpacklo_epi8(raw, zero), i, to);
-            half<Grouped>(x.fixed + i + 16, _mm256_unpackhi_epi8(count, zero),
-                          _mm256_unpackhi_epi8(step, zero),
-                          _mm256_unpackhi_epi8(first_low, first_high),
-                          _mm256_unpackhi_epi8(raw, zero), i + 16, to);
-            if (Grouped) store(to.raw + i, _mm256_permute4x64_epi64(raw, 0xd8));
-        }
-    }
-
-    // 16 scalars; all in words.
-    template <bool Grouped>
-    NORMANS_INLINE void half(const uint16_t* fixed, __m256i count, __m256i step, __m256i first,
-                             __m256i raw, uint32_t i, tans_plane_rows& to) const
-    {
-        __m256i place = _mm256_add_epi16(load(fixed), all_words(128));
-        if (Grouped) {  // place >> raw
-            alignas(16) static constexpr uint8_t power[16] = {0, 128, 64, 32, 16, 8, 4};
-            const __m256i by = _mm256_slli_epi16(_mm256_shuffle_epi8(table(power), raw), 8);
-            const __m256i none = _mm256_cmpeq_epi16(raw, _mm256_setzero_si256());
-            place = _mm256_or_si256(_mm256_mulhi_epu16(place, by), _mm256_and_si256(place, none));
-        }
-        const __m256i part = _mm256_srli_epi16(
-            _mm256_mullo_epi16(_mm256_and_si256(place, all_words(255)), count), 8);
-        const __m256i index =
-            _mm256_add_epi16(_mm256_add_epi16(first, part), _mm256_mullo_epi16(step, count));
-        const __m256i a = fetch(place_, _mm256_cvtepu16_epi32(_mm256_castsi256_si128(index)));
-        const __m256i b = fetch(place_, _mm256_cvtepu16_epi32(_mm256_extracti128_si256(index, 1)));
-        store(to.first + i, _mm256_and_si256(a, all(0xffffff)));
-        store(to.first + i + 8, _mm256_and_si256(b, all(0xffffff)));
-        const __m256i top = narrow(_mm256_srli_epi32(a, 24), _mm256_srli_epi32(b, 24));
-        const __m256i flip = _mm256_srai_epi16(_mm256_slli_epi16(top, 8), 15);
-        const __m256i away = _mm256_xor_si256(all_words(cell_middle), flip);
-        store(to.flips + i, flip);
-        store(to.base + i, _mm256_sub_epi16(_mm256_srli_epi16(place, 8), away));
-    }
-
-    uint32_t last_, drop_;
-    alignas(16) uint8_t parts_[16] = {}, first_low_[16] = {}, first_high_[16] = {};  // by octave
-    // first cell: bits 0..23, mirrored: 31
-    uint32_t place_[tans_levels::most_places];
-};
-
-/// make_scale()
-inline code_scale plane_scale(uint32_t scale)
-{
-    const uint32_t field = scale >> 23, fraction = scale & 0x7fffff;
-    if (field < 127 - 24 || field >= 127 + 24) return {0, 0, 0};
-    // 2^48 / significand is at least 2^-24 away from whole numbers, or is one: far more than a
-    // double's rounding.
-    const __m128d divisor = _mm_set_sd(double(fraction | 0x800000u));
-    const uint32_t doubled =
-        uint32_t(_mm_cvttsd_si32(_mm_div_sd(_mm_set_sd(281474976710656.0), divisor)));
-    static constexpr sigma_grid grid = sigma_grid_of(false);
-    const __m256i middle = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(grid.middle));
-    const __m256i below = _mm256_cmpgt_epi32(middle, _mm256_set1_epi32(int(fraction)));
-    const int not_reached =
-        _mm_popcnt_u32(uint32_t(_mm256_movemask_ps(_mm256_castsi256_ps(below))));
-    return {scale, ((252 - field) << 23) + ((doubled + 1) >> 1),
-            8 * (int(field) - 127) + 8 - not_reached};
-}
 
 /// add_to_sums() for any lanes: those of 32 in registers.
 inline void add_to_plane_sums(const uint8_t* codes, uint32_t count, uint32_t lanes,
@@ -304,22 +44,82 @@ inline void add_to_plane_sums(const uint8_t* codes, uint32_t count, uint32_t lan
     for (uint32_t i = 0; i < count; ++i) sums.lane[i].add(codes[i]);
 }
 
-/// Whole steps.
-class tans_plane_decoding : tans_registers {
+/// The lanes of a step in registers.
+template <class V, uint32_t Lanes>
+struct tans_plane_lanes {
+    static constexpr uint32_t count = Lanes / V::width;
+    using type = typename V::type;
+
+    type v[count];
+
+    template <class Function>
+    static NORMANS_INLINE tans_plane_lanes each(Function f)
+    {
+        tans_plane_lanes x;
+        NORMANS_UNROLL
+        for (uint32_t k = 0; k < count; ++k) x.v[k] = f(k, k * V::width);
+        return x;
+    }
+    static NORMANS_INLINE tans_plane_lanes load(const uint32_t* from)
+    {
+        return each([&](uint32_t, uint32_t lane) NORMANS_LAMBDA { return V::load(from + lane); });
+    }
+    NORMANS_INLINE void store(uint32_t* to) const
+    {
+        NORMANS_UNROLL
+        for (uint32_t k = 0; k < count; ++k) V::store(to + k * V::width, v[k]);
+    }
+    /// Reads Lanes words at most.
+    NORMANS_INLINE void refill(word_reader& words)
+    {
+        const uint8_t* from = words.next;
+        NORMANS_UNROLL
+        for (uint32_t k = 0; k < count; ++k) V::refill(v[k], from);
+        words.next = from;
+    }
+    /// Low bits to the reservoirs, which give a word before if they must.
+    NORMANS_INLINE void give(const tans_plane_lanes& by, const tans_plane_lanes& value,
+                             uint8_t*& to)
+    {
+        NORMANS_UNROLL
+        for (uint32_t i = 0; i < count; ++i) {
+            const uint32_t k = count - 1 - i;
+            V::spill(v[k], by.v[k], to);
+            v[k] = V::either(V::shl(v[k], by.v[k]), value.v[k]);
+        }
+    }
+};
+
+/// f(V, lanes) for as many lanes as registers are good for.
+template <class Function>
+NORMANS_INLINE void with_tans_registers(uint32_t lanes, Function f)
+{
+    using std::integral_constant;
+#if NORMANS_AVX512
+    using most = tans_avx512;
+#else
+    using most = tans_avx2;
+#endif
+    if (lanes == 32) f(most{}, integral_constant<uint32_t, 32>{});
+    else if (lanes == 16) f(most{}, integral_constant<uint32_t, 16>{});
+    else if (lanes == 8) f(tans_avx2{}, integral_constant<uint32_t, 8>{});
+}
+
+/// tans_decoding, whole steps in registers.
+class tans_plane_decoding : tans_avx2 {
 public:
     using rows_type = tans_plane_rows;
 
     tans_plane_decoding(const tans_bank& bank, scalar_format format) : rest_(bank, format) {}
 
-    /// tans_decoding::run() and signed_codes() for a batch.
     bool run(const tans_plane_rows& rows, uint32_t count, tans_state& x, word_reader& words,
              uint8_t* codes) const
     {
         symbols found;
         uint32_t done = 0;
-        if (x.lanes == 32) done = steps<4>(rows, count, x, words, found);
-        else if (x.lanes == 16) done = steps<2>(rows, count, x, words, found);
-        else if (x.lanes == 8) done = steps<1>(rows, count, x, words, found);
+        with_tans_registers(x.lanes, [&](auto registers, auto lanes) NORMANS_LAMBDA {
+            done = steps<decltype(registers), decltype(lanes)::value>(rows, count, x, words, found);
+        });
         bool good = finish(rows, found, done, codes);
         good &= rest_.run(rows, done, count, x, words, codes);
         rest_.signed_codes(codes + done, count - done);
@@ -333,174 +133,319 @@ private:
         bool any_raw = false;
     };
 
-    template <int Octets>
-    struct lanes {
-        __m256i v[uint32_t(Octets)];
-    };
-
     // Scalars in as many whole steps as the words surely suffice for.
-    template <int Octets>
+    template <class V, uint32_t Lanes>
     uint32_t steps(const tans_plane_rows& rows, uint32_t count, tans_state& x, word_reader& words,
                    symbols& to) const
     {
-        constexpr uint32_t width = 8 * Octets;
-        const __m256i lower_bound = all(tans_format::lower_bound), ones = all(~uint32_t(0));
+        using set = tans_plane_lanes<V, Lanes>;
         const tans_cell* const cells = rest_.cells;
-        lanes<Octets> cell, bits;
-        NORMANS_UNROLL
-        for (int k = 0; k < Octets; ++k) {
-            cell.v[k] = load(x.cell + 8 * k);
-            bits.v[k] = load(x.bits + 8 * k);
-        }
+        const uint32_t table_bits = rows.table_bits;
+        set cell = set::load(x.cell), bits = set::load(x.bits);
         word_reader reader = words;
         uint32_t done = 0;
-        for (; done + width <= count && reader.holds(2 * width); done += width) {
-            lanes<Octets> symbol;
+        for (; done + Lanes <= count && reader.holds(2 * Lanes); done += Lanes) {
+            set symbol;
             NORMANS_UNROLL
-            for (int k = 0; k < Octets; ++k) {
-                const __m256i at = fetch(
-                    cells, _mm256_add_epi32(load(rows.first + done + 8 * k), cell.v[k]));
-                const __m256i by = _mm256_and_si256(_mm256_srli_epi32(at, 16), all(255));
-                const __m256i low = _mm256_andnot_si256(_mm256_sllv_epi32(ones, by), bits.v[k]);
-                cell.v[k] = _mm256_add_epi32(_mm256_and_si256(at, all(0xffff)), low);
-                bits.v[k] = _mm256_srlv_epi32(bits.v[k], by);
-                symbol.v[k] = _mm256_srli_epi32(at, 24);
+            for (uint32_t k = 0; k < set::count; ++k) {
+                const auto row = V::shl(V::widen(rows.row + done + k * V::width), table_bits);
+                const auto at = V::template fetch<4>(cells, V::add(row, cell.v[k]));
+                const auto by = V::third_byte(at);
+                cell.v[k] = V::add(V::both(at, V::all(0xffff)), V::low_bits(bits.v[k], by));
+                bits.v[k] = V::shr(bits.v[k], by);
+                symbol.v[k] = V::template shr<24>(at);
             }
-            refill(bits, lower_bound, reader);
-            if (store_symbols(to.symbol + done, symbol) || rows.grouped)
-                take_raw(rows, done, symbol, bits, lower_bound, reader, to);
+            bits.refill(reader);
+            V::store_bytes(to.symbol + done, symbol.v);
+            const bool escaped = any_zero<Lanes>(to.symbol + done);
+            if (escaped || (rows.grouped && any_set<Lanes>(rows.raw + done)))
+                take_raw<V>(rows, done, escaped, bits, reader, to);
         }
         words = reader;
-        NORMANS_UNROLL
-        for (int k = 0; k < Octets; ++k) {
-            store(x.cell + 8 * k, cell.v[k]);
-            store(x.bits + 8 * k, bits.v[k]);
-        }
+        cell.store(x.cell);
+        bits.store(x.bits);
         return done;
     }
 
-    template <int Octets>
-    static NORMANS_INLINE void refill(lanes<Octets>& bits, __m256i lower_bound,
-                                      word_reader& words)
+    template <uint32_t Lanes>
+    static NORMANS_INLINE uint32_t zeros(const uint8_t* bytes)
     {
-        const uint8_t* from = words.next;
-        NORMANS_UNROLL
-        for (int k = 0; k < Octets; ++k) {
-            const __m256i starved = _mm256_cmpgt_epi32(lower_bound, bits.v[k]);
-            const uint32_t wanted = uint32_t(_mm256_movemask_ps(_mm256_castsi256_ps(starved)));
-            const __m128i word =
-                _mm_shuffle_epi8(load_128(from), load_128(word_shuffles.expand[wanted]));
-            const __m256i more = _mm256_or_si256(
-                _mm256_slli_epi32(bits.v[k], tans_format::word_bits), _mm256_cvtepu16_epi32(word));
-            bits.v[k] = _mm256_blendv_epi8(bits.v[k], more, starved);
-            from += 2 * size_t(uint32_t(_mm_popcnt_u32(wanted)));
-        }
-        words.next = from;
+        const __m256i none = _mm256_cmpeq_epi8(load(bytes), _mm256_setzero_si256());
+        const uint32_t which = uint32_t(_mm256_movemask_epi8(none));
+        return which & uint32_t((uint64_t(1) << Lanes) - 1);
     }
-
-    // True if a symbol is 0.
-    template <int Octets>
-    static NORMANS_INLINE bool store_symbols(uint8_t* to, const lanes<Octets>& symbol)
+    template <uint32_t Lanes>
+    static NORMANS_INLINE bool any_zero(const uint8_t* bytes)
     {
-        if constexpr (Octets == 4) {
-            const __m256i bytes = bytes_of(symbol);
-            store(to, bytes);
-            return _mm256_movemask_epi8(_mm256_cmpeq_epi8(bytes, _mm256_setzero_si256())) != 0;
-        } else {
-            int none = 0;
-            NORMANS_UNROLL
-            for (int k = 0; k < Octets; ++k) {
-                const __m128i bytes = bytes_of(symbol.v[k]);
-                _mm_storel_epi64(reinterpret_cast<__m128i*>(to + 8 * k), bytes);
-                none |= _mm_movemask_epi8(_mm_cmpeq_epi8(bytes, _mm_setzero_si128())) & 255;
-            }
-            return none != 0;
-        }
+        return zeros<Lanes>(bytes) != 0;
     }
-    static NORMANS_INLINE __m256i bytes_of(const lanes<4>& x)
+    template <uint32_t Lanes>
+    static NORMANS_INLINE bool any_set(const uint8_t* bytes)
     {
-        const __m256i order = _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7);
-        return _mm256_permutevar8x32_epi32(
-            _mm256_packus_epi16(_mm256_packus_epi32(x.v[0], x.v[1]),
-                                _mm256_packus_epi32(x.v[2], x.v[3])),
-            order);
-    }
-    static NORMANS_INLINE __m128i bytes_of(__m256i x)
-    {
-        const __m128i words =
-            _mm_packus_epi32(_mm256_castsi256_si128(x), _mm256_extracti128_si256(x, 1));
-        return _mm_packus_epi16(words, words);
+        return zeros<Lanes>(bytes) != uint32_t((uint64_t(1) << Lanes) - 1);
     }
 
     // The raw bits of a step.
-    template <int Octets>
-    NORMANS_INLINE void take_raw(const tans_plane_rows& rows, uint32_t done,
-                                 const lanes<Octets>& symbol, lanes<Octets>& bits,
-                                 __m256i lower_bound, word_reader& words, symbols& to) const
+    template <class V, class Set>
+    NORMANS_INLINE void take_raw(const tans_plane_rows& rows, uint32_t done, bool escaped,
+                                 Set& bits, word_reader& words, symbols& to) const
     {
         if (!to.any_raw) std::memset(to.raw, 0, sizeof to.raw);
         to.any_raw = true;
-        lanes<Octets> raw;
+        const uint8_t* count = rows.raw + done;
+        alignas(32) uint8_t with_escapes[32];
+        if (escaped) {
+            const __m256i none = _mm256_setzero_si256();
+            store(with_escapes,
+                  _mm256_blendv_epi8(rows.grouped ? load(count) : none, all_bytes(rest_.code_bits),
+                                     _mm256_cmpeq_epi8(load(to.symbol + done), none)));
+            count = with_escapes;
+        }
+        Set raw;
         NORMANS_UNROLL
-        for (int k = 0; k < Octets; ++k) {
-            __m256i by = _mm256_setzero_si256();
-            if (rows.grouped)
-                by = _mm256_cvtepu8_epi32(_mm_loadl_epi64(
-                    reinterpret_cast<const __m128i*>(rows.raw + done + 8 * k)));
-            const __m256i escaped = _mm256_cmpeq_epi32(symbol.v[k], _mm256_setzero_si256());
-            by = _mm256_blendv_epi8(by, all(rest_.code_bits), escaped);
-            raw.v[k] = _mm256_andnot_si256(_mm256_sllv_epi32(all(~uint32_t(0)), by), bits.v[k]);
-            bits.v[k] = _mm256_srlv_epi32(bits.v[k], by);
+        for (uint32_t k = 0; k < Set::count; ++k) {
+            const auto by = V::widen(count + k * V::width);
+            raw.v[k] = V::low_bits(bits.v[k], by);
+            bits.v[k] = V::shr(bits.v[k], by);
         }
-        refill(bits, lower_bound, words);
-        if constexpr (Octets == 4) {
-            store(to.raw + done, bytes_of(raw));
-        } else {
-            NORMANS_UNROLL
-            for (int k = 0; k < Octets; ++k)
-                _mm_storel_epi64(reinterpret_cast<__m128i*>(to.raw + done + 8 * k),
-                                 bytes_of(raw.v[k]));
-        }
+        bits.refill(words);
+        V::store_bytes(to.raw + done, raw.v);
     }
 
-    // Codes of the first `count` symbols; false if one stands for none.
+    // Codes of the first `count` symbols; false if one stands for none. Groups are counted from
+    // -128, so that a byte that leaves its range saturates.
     bool finish(const tans_plane_rows& rows, const symbols& from, uint32_t count,
                 uint8_t* codes) const
     {
-        const __m256i sign = all_words(rest_.sign);
-        __m256i outside = _mm256_setzero_si256();
-        for (uint32_t i = 0; i < count; i += 16) {
-            const __m256i symbol = _mm256_cvtepu8_epi16(load_128(from.symbol + i));
-            const __m256i moved = _mm256_xor_si256(symbol, load(rows.flips + i));
-            __m256i index = _mm256_add_epi16(load(rows.base + i), moved);
+        alignas(32) static constexpr uint8_t within[64] = {
+            255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255,
+            255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255};
+        const __m256i sign = all_bytes(rest_.sign), lowest = all_bytes(128);
+        __m256i highest = all_bytes(2 * rest_.sign - 1), outside = _mm256_setzero_si256();
+        for (uint32_t i = 0; i < count; i += 32) {
+            const __m256i symbol = load(from.symbol + i);
+            const __m256i away =
+                _mm256_sign_epi8(_mm256_xor_si256(symbol, lowest), load(rows.direction + i));
+            const __m256i group = _mm256_xor_si256(load(rows.group + i), lowest);
+            const __m256i sum = _mm256_add_epi8(group, away);
+            __m256i index = _mm256_xor_si256(sum, lowest), raw = _mm256_setzero_si256();
+            if (from.any_raw) raw = load(from.raw + i);
+            if (rows.grouped) highest = highest_group(load(rows.raw + i));
+            __m256i wrong = _mm256_or_si256(
+                _mm256_xor_si256(sum, _mm256_adds_epi8(group, away)),
+                _mm256_subs_epu8(index, highest));
+            if (rows.grouped) index = _mm256_or_si256(shifted(index, load(rows.raw + i)), raw);
+            __m256i code = _mm256_xor_si256(index, sign);
             if (from.any_raw) {
-                if (rows.grouped) index = _mm256_mullo_epi16(index, power(rows.raw + i));
-                const __m256i escaped = _mm256_cmpeq_epi16(symbol, _mm256_setzero_si256());
-                const __m256i raw = _mm256_cvtepu8_epi16(load_128(from.raw + i));
-                // An escape's code is raw; another's sign is changed below.
-                index = _mm256_or_si256(
-                    _mm256_andnot_si256(escaped, index),
-                    _mm256_xor_si256(raw, _mm256_and_si256(escaped, sign)));
+                const __m256i escaped = _mm256_cmpeq_epi8(symbol, _mm256_setzero_si256());
+                code = _mm256_blendv_epi8(code, raw, escaped);
+                wrong = _mm256_andnot_si256(escaped, wrong);
             }
-            const __m256i mine =
-                i + 16 <= count ? index : _mm256_zextsi128_si256(_mm256_castsi256_si128(index));
-            outside = _mm256_or_si256(outside, mine);
-            const __m256i code = _mm256_and_si256(_mm256_xor_si256(index, sign), all_words(255));
-            _mm_storeu_si128(reinterpret_cast<__m128i*>(codes + i),
-                             _mm_packus_epi16(_mm256_castsi256_si128(code),
-                                              _mm256_extracti128_si256(code, 1)));
+            if (i + 32 > count)
+                wrong = _mm256_and_si256(wrong, load(within + 32 - (count - i)));
+            outside = _mm256_or_si256(outside, wrong);
+            store(codes + i, code);
         }
-        return _mm256_testz_si256(outside, all_words(rest_.above)) != 0;
+        return _mm256_testz_si256(outside, outside) != 0;
     }
 
-    static NORMANS_INLINE __m256i power(const uint8_t* group_bits)
+    // The last group that there is, and a group's first code, both counted from the lowest.
+    NORMANS_INLINE __m256i highest_group(__m256i group_bits) const
+    {
+        alignas(16) static constexpr uint8_t most[2][16] = {{15, 7, 3, 1, 0, 0, 0},
+                                                            {255, 127, 63, 31, 15, 7, 3}};
+        return _mm256_shuffle_epi8(table(most[rest_.code_bits / 8]), group_bits);
+    }
+    static NORMANS_INLINE __m256i shifted(__m256i index, __m256i group_bits)
     {
         alignas(16) static constexpr uint8_t powers[16] = {1, 2, 4, 8, 16, 32, 64};
-        const __m256i by = _mm256_cvtepu8_epi16(load_128(group_bits));
-        return _mm256_and_si256(_mm256_shuffle_epi8(table(powers), by), all_words(255));
+        const __m256i by = _mm256_shuffle_epi8(table(powers), group_bits), even = all_words(255);
+        return _mm256_or_si256(
+            _mm256_and_si256(_mm256_mullo_epi16(index, _mm256_and_si256(by, even)), even),
+            _mm256_mullo_epi16(_mm256_srli_epi16(index, 8), _mm256_andnot_si256(even, by)));
     }
 
     tans_decoding rest_;
+};
+
+/// tans_encoding, whole steps in registers.
+class tans_plane_encoding : tans_avx2 {
+public:
+    tans_plane_encoding(const tans_bank& bank, scalar_format format) : rest_(bank, format) {}
+
+    uint32_t run(const tans_plane_rows& rows, uint32_t count, const uint8_t* codes, tans_state& x,
+                 word_writer& words) const
+    {
+        // Where two words a scalar have no room, nothing is done here.
+        const uint32_t whole = words.holds(2 * count) && x.lanes >= 8 ? count - count % x.lanes : 0;
+        uint32_t escapes = rest_.run(rows, whole, count, codes, x, words);
+        if (whole == 0) return escapes;
+        prepared found;
+        escapes += rows.grouped ? prepare<true>(rows, whole, codes, found)
+                                : prepare<false>(rows, whole, codes, found);
+        with_tans_registers(x.lanes, [&](auto registers, auto lanes) NORMANS_LAMBDA {
+            steps<decltype(registers), decltype(lanes)::value>(rows, whole, found, codes, x, words);
+        });
+        return escapes;
+    }
+
+private:
+    // What the lanes' states do not change.
+    struct prepared {
+        alignas(64) uint32_t entry[tans_batch];  // the symbols' start and freq
+        alignas(64) uint8_t raw[tans_batch];     // bits
+    };
+
+    // Returns the escapes.
+    template <bool Grouped>
+    uint32_t prepare(const tans_plane_rows& rows, uint32_t count, const uint8_t* codes,
+                     prepared& to) const
+    {
+        constexpr int middle = int(bank_symbols) / 2;
+        const __m256i zero = _mm256_setzero_si256(), lowest = all_bytes(128);
+        const __m256i sign = all_bytes(rest_.sign);
+        uint32_t escapes = 0;
+        for (uint32_t i = 0; i < count; i += 32) {
+            __m256i index = _mm256_xor_si256(load(codes + i), sign), raw = zero;
+            if (Grouped) {
+                raw = load(rows.raw + i);
+                index = shifted_down(index, raw);
+            }
+            // Saturated, which is far away too.
+            const __m256i away = _mm256_sign_epi8(
+                _mm256_subs_epi8(_mm256_xor_si256(index, lowest),
+                                 _mm256_xor_si256(load(rows.group + i), lowest)),
+                load(rows.direction + i));
+            const __m256i place = _mm256_add_epi8(away, all_bytes(middle - 1));
+            const __m256i within =
+                _mm256_cmpeq_epi8(_mm256_min_epu8(place, all_bytes(2 * middle - 2)), place);
+            const __m256i symbol =
+                _mm256_and_si256(_mm256_add_epi8(place, all_bytes(1)), within);
+            const __m256i halves = _mm256_permute4x64_epi64(symbol, 0xd8);
+            const __m256i each = all_words(bank_symbols);
+            const __m256i first[2] = {_mm256_mullo_epi16(load(rows.row + i), each),
+                                      _mm256_mullo_epi16(load(rows.row + i + 16), each)};
+            const __m256i at[2] = {
+                _mm256_add_epi16(first[0], _mm256_unpacklo_epi8(halves, zero)),
+                _mm256_add_epi16(first[1], _mm256_unpackhi_epi8(halves, zero))};
+            __m256i entry[4], none[4];
+            NORMANS_UNROLL
+            for (int k = 0; k < 4; ++k) {
+                entry[k] = entries(eight_words(at[k / 2], k % 2));
+                none[k] = _mm256_cmpgt_epi32(all(0x10000), entry[k]);  // freq 0
+            }
+            const __m256i escaped = _mm256_or_si256(_mm256_cmpeq_epi8(symbol, zero),
+                                                    flags_of(none));
+            uint32_t which = uint32_t(_mm256_movemask_epi8(escaped));
+            if (count - i < 32) which &= (1u << (count - i)) - 1;
+            if (which != 0) {
+                escapes += uint32_t(_mm_popcnt_u32(which));
+                raw = _mm256_blendv_epi8(raw, all_bytes(rest_.code_bits), escaped);
+                NORMANS_UNROLL
+                for (int k = 0; k < 4; ++k)
+                    entry[k] = _mm256_blendv_epi8(
+                        entry[k], entries(eight_words(first[k / 2], k % 2)), none[k]);
+            }
+            NORMANS_UNROLL
+            for (int k = 0; k < 4; ++k) store(to.entry + i + 8 * k, entry[k]);
+            store(to.raw + i, raw);
+        }
+        return escapes;
+    }
+
+    NORMANS_INLINE __m256i entries(__m256i index) const
+    {
+        static_assert(sizeof(tans_symbol) == 6, "start and freq are the first two words");
+        return fetch<2>(rest_.bank.symbols,
+                        _mm256_add_epi32(index, _mm256_add_epi32(index, index)));
+    }
+    static NORMANS_INLINE __m256i eight_words(__m256i x, int half)
+    {
+        return _mm256_cvtepu16_epi32(half == 0 ? _mm256_castsi256_si128(x)
+                                               : _mm256_extracti128_si256(x, 1));
+    }
+    // Masks of 32 bits to masks of 8.
+    static NORMANS_INLINE __m256i flags_of(const __m256i (&x)[4])
+    {
+        const __m256i order = _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7);
+        return _mm256_permutevar8x32_epi32(
+            _mm256_packs_epi16(_mm256_packs_epi32(x[0], x[1]),
+                               _mm256_packs_epi32(x[2], x[3])),
+            order);
+    }
+    static NORMANS_INLINE __m256i shifted_down(__m256i index, __m256i by)
+    {
+        // Of 16 bits times 2^(8 - by) the upper byte.
+        alignas(16) static constexpr uint8_t power[16] = {0, 128, 64, 32, 16, 8, 4};
+        const __m256i none = _mm256_cmpeq_epi8(by, _mm256_setzero_si256()), low = all_words(255);
+        const __m256i factor = _mm256_shuffle_epi8(table(power), by);
+        const __m256i even = _mm256_srli_epi16(
+            _mm256_mullo_epi16(_mm256_and_si256(index, low), _mm256_and_si256(factor, low)), 8);
+        const __m256i odd =
+            _mm256_mullo_epi16(_mm256_srli_epi16(index, 8), _mm256_srli_epi16(factor, 8));
+        return _mm256_blendv_epi8(_mm256_or_si256(even, _mm256_andnot_si256(low, odd)), index,
+                                  none);
+    }
+
+    template <class V, uint32_t Lanes>
+    void steps(const tans_plane_rows& rows, uint32_t count, const prepared& found,
+               const uint8_t* codes, tans_state& x, word_writer& words) const
+    {
+        using set = tans_plane_lanes<V, Lanes>;
+        const uint32_t table_bits = rows.table_bits;
+        set cell = set::load(x.cell), bits = set::load(x.bits);
+        uint8_t* to = words.next;
+        for (uint32_t first = count; first != 0;) {
+            first -= Lanes;
+            set by, value;
+            if (any_raw<Lanes>(found.raw + first)) {
+                NORMANS_UNROLL
+                for (uint32_t k = 0; k < set::count; ++k) {
+                    by.v[k] = V::widen(found.raw + first + k * V::width);
+                    value.v[k] = V::low_bits(V::widen(codes + first + k * V::width), by.v[k]);
+                }
+                bits.give(by, value, to);
+            }
+            NORMANS_UNROLL
+            for (uint32_t k = 0; k < set::count; ++k) {
+                const uint32_t at = first + k * V::width;
+                const auto entry = V::load(found.entry + at), freq = V::template shr<16>(entry);
+                const auto start = V::both(entry, V::all(0xffff));
+                const auto state = V::add(cell.v[k], V::all(1u << table_bits));
+                // table_bits - log2(freq), or one less.
+                const auto most = V::sub(V::all(table_bits + 127), V::float_field(freq));
+                by.v[k] = V::less_where_below(most, V::shr(state, most), freq);
+                value.v[k] = V::low_bits(cell.v[k], by.v[k]);
+                const auto row = V::shl(V::widen(rows.row + at), table_bits);
+                const auto counter = V::sub(V::shr(state, by.v[k]), freq);
+                cell.v[k] = next_cells<V>(V::add(V::add(row, start), counter));
+            }
+            bits.give(by, value, to);
+        }
+        words.next = to;
+        cell.store(x.cell);
+        bits.store(x.bits);
+    }
+
+    template <uint32_t Lanes>
+    static NORMANS_INLINE bool any_raw(const uint8_t* raw)
+    {
+        uint64_t some = 0;
+        NORMANS_UNROLL
+        for (uint32_t i = 0; i < Lanes; i += 8) some |= load_u64(raw + i);
+        return some != 0;
+    }
+
+    // By pairs, so that nothing beyond the last is read.
+    template <class V>
+    NORMANS_INLINE typename V::type next_cells(typename V::type index) const
+    {
+        const auto pair = V::template fetch<4>(rest_.bank.next, V::template shr<1>(index));
+        const auto odd = V::shl(V::both(index, V::all(1)), 4u);
+        return V::both(V::shr(pair, odd), V::all(0xffff));
+    }
+
+    tans_encoding rest_;
 };
 
 }  // namespace detail
