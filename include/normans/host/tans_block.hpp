@@ -69,12 +69,16 @@ private:
     {
         uint32_t i = 0;
 #if NORMANS_AVX2
-        for (; i + 8 <= n; i += 8) {
-            __m256 mean = eight(from + i);
-            if (map.a != nullptr)
-                mean = _mm256_fmadd_ps(mean, _mm256_loadu_ps(map.a + i),
-                                       _mm256_loadu_ps(map.b + i));
+        const auto put = [&](__m256 mean) NORMANS_LAMBDA {
             _mm256_storeu_ps(reinterpret_cast<float*>(to + i), mean);
+        };
+        if (map.a == nullptr) {
+            for (; i + 8 <= n; i += 8) put(eight(from + i));
+        } else {
+            NORMANS_UNROLL_SOME
+            for (; i + 8 <= n; i += 8)
+                put(_mm256_fmadd_ps(eight(from + i), _mm256_loadu_ps(map.a + i),
+                                    _mm256_loadu_ps(map.b + i)));
         }
 #endif
         for (; i < n; ++i) {

@@ -46,8 +46,10 @@ struct tans_pieces {
     uint32_t count = 0;
     uint32_t end[tans_batch];  // scalars before it and in it
     alignas(64) uint32_t scale[tans_batch + 8] = {};  // fp32 bits
-    // Eighths of an octave from the lowest row to sigma index 0, first under a scale of 1.
+    // Eighths of an octave from the lowest row to sigma index 0 under a scale of 1; under its own
+    // that is what is added to an index, 255 at most, and then taken off.
     alignas(64) int32_t origin[tans_batch + 8] = {};
+    alignas(64) uint32_t up[tans_batch + 8], down[tans_batch + 8];
     alignas(64) float inverse[tans_batch + 8];  // 32 / scale; 0: it does not count
 
     void add(uint32_t last, uint32_t scale_bits, int origin_at_1)
@@ -81,7 +83,7 @@ public:
         alignas(64) uint8_t above[tans_batch + tans_slack] = {};   // levels: see uniform_bank.hpp
     };
 
-    /// Both of a batch; scales and origins of the pieces are made ready.
+    /// Both of a batch, whose pieces are made ready.
     void under_scales(const tans_predictions& from, tans_pieces& pieces, scalars& x) const
     {
         for (uint32_t i = 0; i < pieces.count; i += 8) make_scales(pieces, i);
@@ -90,10 +92,7 @@ public:
         uint32_t first = 0;
         for (uint32_t i = 0; i < pieces.count; ++i) {
             const uint32_t end = pieces.end[i];
-            const int origin = pieces.origin[i];
-            const __m256i up = all_bytes(uint32_t(origin < 0 ? 0 : origin > 255 ? 255 : origin));
-            const __m256i down =
-                all_bytes(uint32_t(origin > 0 ? 0 : origin < -255 ? 255 : -origin));
+            const __m256i up = all_bytes(pieces.up[i]), down = all_bytes(pieces.down[i]);
             for (uint32_t at = first; at < end; at += 32) {
                 const __m256i k = load(from.sigma + at);
                 const __m256i level =
@@ -157,8 +156,14 @@ private:
         for (int k = 0; k < 8; ++k)
             eighths = _mm256_add_epi32(eighths, _mm256_cmpgt_epi32(all(grid.middle[k]), fraction));
         const __m256i origin = _mm256_sub_epi32(load(pieces.origin + i), eighths);
-        store(pieces.origin + i,
-              _mm256_blendv_epi8(all(uint32_t(tans_levels::none)), origin, counts));
+        const __m256i none = _mm256_setzero_si256(), most = all(255);
+        store(pieces.up + i,
+              _mm256_and_si256(_mm256_min_epi32(_mm256_max_epi32(origin, none), most), counts));
+        store(pieces.down + i,
+              _mm256_min_epi32(_mm256_blendv_epi8(
+                                   most, _mm256_max_epi32(_mm256_sub_epi32(none, origin), none),
+                                   counts),
+                               most));
     }
 
     // fixed_mean() >> 3 of means: floor(mean * inverse + none + 1/16), and where that is whole one
