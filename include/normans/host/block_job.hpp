@@ -4,6 +4,10 @@
 
 #include "../block/block.hpp"
 
+#if NORMANS_AVX2
+#include <immintrin.h>
+#endif
+
 namespace normans {
 inline namespace NORMANS_NAMESPACE {
 namespace detail {
@@ -64,6 +68,13 @@ struct packed_codes {
             i = 1;
         }
         uint8_t* to = box.data + (element(at) >> 1);
+#if NORMANS_AVX2
+        for (; i + 16 <= n; i += 16, at.channel += 16, to += 8) {
+            const __m128i codes = _mm_loadu_si128(reinterpret_cast<const __m128i*>(from + i));
+            const __m128i pairs = _mm_maddubs_epi16(codes, _mm_set1_epi16(0x1001));
+            _mm_storel_epi64(reinterpret_cast<__m128i*>(to), _mm_packus_epi16(pairs, pairs));
+        }
+#endif
         for (; i + 8 <= n; i += 8, at.channel += 8, to += 4)
             store_u32(to, to_nibbles(load_u64(from + i)));
         for (; i + 2 <= n; i += 2, at.channel += 2) *to++ = uint8_t(from[i] | from[i + 1] << 4);

@@ -93,7 +93,9 @@ private:
     static void copy_bytes(const uint8_t* from, uint32_t n, uint8_t* to)
     {
         uint32_t i = 0;
-        for (; i + 32 <= n; i += 32) std::memcpy(to + i, from + i, 32);
+#if NORMANS_AVX2
+        for (; i + 32 <= n; i += 32) tans_avx2::store(to + i, tans_avx2::load(from + i));
+#endif
         if (i < n) std::memcpy(to + i, from + i, n - i);
     }
 
