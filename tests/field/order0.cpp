@@ -499,6 +499,40 @@ TEST_CASE("M03 M04 order 0: sizes that lie, tables that are none, words that are
     CHECK(decoded(spec, {}) == status::truncated);
 }
 
+TEST_CASE("M03 order 0: tables with more symbols than there are codes change nothing beside a box")
+{
+    for (const uint32_t dim : {31u, 64u, 77u}) {
+        block_spec spec = order0_spec(scalar_type::int4, 2, 9, dim, 8);
+        const shared_tables tables(1, spec, 0);
+        const shared_tables wide(1, spec, 0);
+        uint32_t counts[256] = {1, 1, 1, 1};
+        uint16_t freq[256];
+        counts[16 + 3] = 4000;  // most steps end there
+        REQUIRE(order0_normalize(counts, freq) == status::ok);
+        REQUIRE(make_order0_table(freq, wide.memory[0]) == status::ok);
+        spec.tables = &tables.view;
+        const block_of made = sample(spec);
+        REQUIRE(made.result.mode == block_mode::coded);
+        spec.tables = &wide.view;
+        const auto beside = [&](bool by_definition) {
+            gapped<uint8_t> box(spec, 5);
+            decoding<uint8_t> task{spec,         made.bytes.data(), made.bytes.size(),
+                                   no_predictor, box.view(),        {}};
+            if (by_definition)
+                task.result = decode<scalar_backend>(spec, task.block, task.bytes, no_predictor,
+                                                     box.view());
+            else decode_blocks(&task, 1);
+            CHECK(task.result.code >= status::corrupt_stream);
+            box.for_each([](uint8_t& code, size_t shift, size_t) {
+                code = uint8_t((code & ~(15u << shift)) | (0xe7u & 15u << shift));
+            });
+            for (const uint8_t byte : box.memory) CHECK(byte == 0xe7);
+        };
+        beside(true);
+        beside(false);
+    }
+}
+
 TEST_CASE("M05 order 0: every single flipped bit is found, and the neighbours are not touched")
 {
     for (const scalar_type type : {scalar_type::e4m3fn, scalar_type::bf16, scalar_type::int4}) {

@@ -64,6 +64,11 @@ struct order0_avx2 {
     static NORMANS_INLINE eight shl(eight x, left_shift bits) { return _mm256_sll_epi32(x, bits); }
     static NORMANS_INLINE eight shr(eight x, right_shift bits) { return _mm256_srl_epi32(x, bits); }
     template <int Bits>
+    static NORMANS_INLINE eight shl(eight x)
+    {
+        return _mm256_slli_epi32(x, Bits);
+    }
+    template <int Bits>
     static NORMANS_INLINE eight shr(eight x)
     {
         return _mm256_srli_epi32(x, Bits);

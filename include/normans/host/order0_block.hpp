@@ -57,47 +57,25 @@ struct order0_block {
                 codes.head_stride == ptrdiff_t(spec->dim) * ptrdiff_t(spec->tokens));
     }
 
-    // Symbols of `steps` steps (the last may be short) from scalar `first` on: per step one row of
-    // `lanes` symbols for each plane.
+    // Symbols of `scalars` scalars from `first`, where a step begins: per step a row of `lanes`
+    // symbols for each plane.
     void read(uint32_t first, uint32_t scalars, uint8_t* symbols) const
     {
-        const uint32_t width = lanes();
-        if (codes.bits == 8) {
-            for_runs(box_walker(*spec, first), scalars,
-                     [&](uint32_t done, const scalar_position& at, uint32_t length) {
-                         std::memcpy(symbols + done, codes.data + codes.place(at), length);
-                     });
-        } else if (codes.bits == 4) {
-            for_codes(box_walker(*spec, first), scalars, codes, [&](uint32_t i, ptrdiff_t place) {
-                symbols[i] = uint8_t(codes.load(place));
-            });
-        } else {
-            for_codes(box_walker(*spec, first), scalars, codes, [&](uint32_t i, ptrdiff_t place) {
-                const uint32_t code = codes.load(place);
-                uint8_t* const to = symbols + i / width * 2 * width + i % width;
-                to[0] = uint8_t(code >> 8);
-                to[width] = uint8_t(code);
-            });
-        }
+        for_parts(first, scalars, [&](ptrdiff_t place, uint32_t n, uint32_t at) {
+            uint8_t* const to = symbols + at;
+            if (codes.bits == 8) std::memcpy(to, codes.data + place, n);
+            else if (codes.bits == 4) codes.load_halves(place, n, to);
+            else codes.load_bytes(place, n, to, to + lanes());
+        });
     }
     void write(uint32_t first, uint32_t scalars, const uint8_t* symbols) const
     {
-        const uint32_t width = lanes();
-        if (codes.bits == 8) {
-            for_runs(box_walker(*spec, first), scalars,
-                     [&](uint32_t done, const scalar_position& at, uint32_t length) {
-                         std::memcpy(codes.data + codes.place(at), symbols + done, length);
-                     });
-        } else if (codes.bits == 4) {
-            for_codes(box_walker(*spec, first), scalars, codes, [&](uint32_t i, ptrdiff_t place) {
-                codes.store(place, symbols[i]);
-            });
-        } else {
-            for_codes(box_walker(*spec, first), scalars, codes, [&](uint32_t i, ptrdiff_t place) {
-                const uint8_t* const from = symbols + i / width * 2 * width + i % width;
-                codes.store(place, uint32_t(from[0]) << 8 | from[width]);
-            });
-        }
+        for_parts(first, scalars, [&](ptrdiff_t place, uint32_t n, uint32_t at) {
+            const uint8_t* const from = symbols + at;
+            if (codes.bits == 8) std::memcpy(codes.data + place, from, n);
+            else if (codes.bits == 4) codes.store_halves(place, n, from);
+            else codes.store_bytes(place, n, from, from + lanes());
+        });
     }
 
     // The codes of step `step` of the symbols, for the content check.
@@ -107,6 +85,26 @@ struct order0_block {
         const uint8_t* const from = symbols + size_t(step) * planes * width;
         for (uint32_t i = 0; i < here; ++i)
             sums.lane[i].add(planes == 1 ? from[i] : uint32_t(from[i]) << 8 | from[width + i]);
+    }
+
+private:
+    // f(place, n, at) for codes that lie next to each other, in memory and (from `at` on) among the
+    // symbols.
+    template <class Function>
+    void for_parts(uint32_t first, uint32_t scalars, Function f) const
+    {
+        const uint32_t width = lanes();
+        for_runs(box_walker(*spec, first), scalars,
+                 [&](uint32_t done, const scalar_position& at, uint32_t length) {
+                     const ptrdiff_t place = codes.place(at);
+                     if (codes.planes() == 1) return f(place, length, done);
+                     for (uint32_t i = 0; i < length;) {
+                         const uint32_t lane = (done + i) % width, left = width - lane;
+                         const uint32_t n = length - i < left ? length - i : left;
+                         f(place + ptrdiff_t(i), n, 2 * (done + i - lane) + lane);
+                         i += n;
+                     }
+                 });
     }
 };
 

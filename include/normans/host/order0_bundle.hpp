@@ -78,7 +78,7 @@ struct order0_registers {
         for (uint32_t i = 0; i < bundle.size * lanes; ++i) {
             Block& to = *bundle.block[i / lanes];
             to.state[i % lanes] = states[i];
-            if (bundle.planes() == 1) to.sums.lane[i % lanes] = {a[i], b[i]};
+            to.sums.lane[i % lanes] = {a[i], b[i]};
         }
     }
 };
@@ -114,7 +114,7 @@ struct order0_words {
 };
 
 // Whole steps with the same tables in all lanes, from scalar `first` on. Returns the steps done:
-// all but for blocks whose words ran out. Sums are taken where a symbol is a code.
+// all but for blocks whose words ran out.
 template <class Group>
 uint32_t decode_order0_group(order0_bundle<order0_reading>& bundle, uint32_t first, uint32_t steps)
 {
@@ -147,12 +147,16 @@ uint32_t decode_order0_group(order0_bundle<order0_reading>& bundle, uint32_t fir
             walker.forward(lanes);
             bundle.look_up(walker.position(), tables, blocks);
         }
-        for (uint32_t plane = 0; plane < planes; ++plane) {
-            const auto symbols = decode_order0_step<group>(state, tables[plane], {}, words);
-            group::store_symbols(to, symbols);
-            sums.add(symbols);
+        auto codes = decode_order0_step<group>(state, tables[0], {}, words);
+        group::store_symbols(to, codes);
+        for (uint32_t k = 0; k < bundle.size; ++k) to[k] += lanes;
+        if (planes == 2) {
+            const auto low = decode_order0_step<group>(state, tables[1], {}, words);
+            group::store_symbols(to, low);
             for (uint32_t k = 0; k < bundle.size; ++k) to[k] += lanes;
+            codes = group::join(codes, low);
         }
+        sums.add(codes);
     }
     kept.put(bundle, state, sums);
     for (uint32_t k = 0; k < bundle.size; ++k)
@@ -195,12 +199,16 @@ uint32_t encode_order0_group(order0_bundle<order0_writing>& bundle, uint32_t fir
             walker.back(lanes);
             bundle.look_up(walker.position(), tables, blocks);
         }
-        for (uint32_t plane = planes; plane-- > 0;) {
+        for (uint32_t k = 0; k < blocks; ++k) from[k] -= lanes;
+        auto codes = group::load_symbols(from);
+        encode_order0_step<group>(state, tables[planes - 1], codes, {}, missing, words);
+        if (planes == 2) {
             for (uint32_t k = 0; k < blocks; ++k) from[k] -= lanes;
-            const auto symbols = group::load_symbols(from);
-            encode_order0_step<group>(state, tables[plane], symbols, {}, missing, words);
-            sums.add(symbols);
+            const auto high = group::load_symbols(from);
+            encode_order0_step<group>(state, tables[0], high, {}, missing, words);
+            codes = group::join(high, codes);
         }
+        sums.add(codes);
     }
     kept.put(bundle, state, sums);
     group::store(kept.states, missing);
@@ -240,14 +248,12 @@ void decode_order0_bundle(order0_bundle<order0_reading>& bundle)
         }
         for (uint32_t k = 0; k < bundle.size; ++k) {
             order0_reading& block = *bundle.block[k];
-            for (uint32_t step = planes == 1 ? done : 0; step * lanes < scalars; ++step) {
+            for (uint32_t step = done; step * lanes < scalars; ++step) {
                 const uint32_t left = scalars - step * lanes, here = left < lanes ? left : lanes;
                 uint8_t* const symbols = bundle.symbols[k] + size_t(step) * planes * lanes;
-                if (step >= done) {
-                    const box_walker at(block.spec[0], first + step * lanes);
-                    if (lanes <= 8) decode_order0_scalars<8>(block, at, here, symbols);
-                    else decode_order0_scalars<max_lanes>(block, at, here, symbols);
-                }
+                const box_walker at(block.spec[0], first + step * lanes);
+                if (lanes <= 8) decode_order0_scalars<8>(block, at, here, symbols);
+                else decode_order0_scalars<max_lanes>(block, at, here, symbols);
                 block.add_sums(bundle.symbols[k], step, here);
             }
             if (!bundle.in_place) block.write(first, scalars, bundle.symbols[k]);
@@ -293,10 +299,6 @@ void encode_order0_bundle(order0_bundle<order0_writing>& bundle)
                 left = with_order0_group<V>(lanes, [&](auto group) {
                     return encode_order0_group<decltype(group)>(bundle, first, whole);
                 });
-                if (planes == 2)
-                    for (uint32_t k = 0; k < bundle.size; ++k)
-                        for (uint32_t step = whole; step-- > left;)
-                            bundle.block[k]->add_sums(bundle.symbols[k], step, lanes);
             }
         }
         by_definition(left, 0);

@@ -27,13 +27,67 @@ struct order0_codes {
     {
         if (bits == 4) {
             Byte& to = data[i >> 1];
-            to = uint8_t(i & 1 ? (to & 15u) | code << 4 : (to & 0xf0u) | code);
+            to = uint8_t(i & 1 ? (to & 15u) | code << 4 : (to & 0xf0u) | (code & 15u));
         } else if (bits == 8) {
             data[i] = uint8_t(code);
         } else {
             const auto wide = uint16_t(code);
             std::memcpy(data + 2 * i, &wide, 2);
         }
+    }
+    // Codes of 4 bits, from code i on, a byte each.
+    void load_halves(ptrdiff_t i, uint32_t count, uint8_t* to) const
+    {
+        for (; count != 0 && (i & 1) != 0; --count) *to++ = uint8_t(load(i++));
+        for (; count >= 8; count -= 8, i += 8, to += 8) {
+            uint64_t eight = load_u32(data + (i >> 1));
+            eight = (eight | eight << 16) & 0x0000ffff0000ffff;
+            eight = (eight | eight << 8) & 0x00ff00ff00ff00ff;
+            store_u64(to, (eight | eight << 4) & 0x0f0f0f0f0f0f0f0f);
+        }
+        for (; count != 0; --count) *to++ = uint8_t(load(i++));
+    }
+    void store_halves(ptrdiff_t i, uint32_t count, const uint8_t* from) const
+    {
+        for (; count != 0 && (i & 1) != 0; --count) store(i++, *from++);
+        for (; count >= 8; count -= 8, i += 8, from += 8) {
+            uint64_t eight = load_u64(from) & 0x0f0f0f0f0f0f0f0f;
+            eight = (eight | eight >> 4) & 0x00ff00ff00ff00ff;
+            eight = (eight | eight >> 8) & 0x0000ffff0000ffff;
+            store_u32(data + (i >> 1), uint32_t(eight | eight >> 16));
+        }
+        for (; count != 0; --count) store(i++, *from++);
+    }
+    // Codes of 16 bits, the bytes of each apart. By eights, which compilers put into registers.
+    void load_bytes(ptrdiff_t i, uint32_t count, uint8_t* high, uint8_t* low) const
+    {
+        for (; count >= 8; count -= 8, i += 8, high += 8, low += 8) {
+            uint16_t codes[8];
+            uint8_t bytes[2][8];
+            std::memcpy(codes, data + 2 * i, sizeof codes);
+            for (uint32_t k = 0; k < 8; ++k) bytes[0][k] = uint8_t(codes[k] >> 8);
+            for (uint32_t k = 0; k < 8; ++k) bytes[1][k] = uint8_t(codes[k]);
+            std::memcpy(high, bytes[0], 8);
+            std::memcpy(low, bytes[1], 8);
+        }
+        for (; count != 0; --count) {
+            const uint32_t code = load(i++);
+            *high++ = uint8_t(code >> 8);
+            *low++ = uint8_t(code);
+        }
+    }
+    void store_bytes(ptrdiff_t i, uint32_t count, const uint8_t* high, const uint8_t* low) const
+    {
+        for (; count >= 8; count -= 8, i += 8, high += 8, low += 8) {
+            uint16_t codes[8];
+            uint8_t bytes[2][8];
+            std::memcpy(bytes[0], high, 8);
+            std::memcpy(bytes[1], low, 8);
+            for (uint32_t k = 0; k < 8; ++k)
+                codes[k] = uint16_t(uint32_t(bytes[0][k]) << 8 | bytes[1][k]);
+            std::memcpy(data + 2 * i, codes, sizeof codes);
+        }
+        for (; count != 0; --count) store(i++, uint32_t(*high++) << 8 | *low++);
     }
     ptrdiff_t place(const scalar_position& at) const
     {

@@ -180,6 +180,16 @@ struct order0_group {
         return x;
     }
 
+    /// Codes of 16 bits from their bytes.
+    static NORMANS_INLINE values join(const values& high, const values& low)
+    {
+        values x;
+        NORMANS_UNROLL
+        for (uint32_t i = 0; i < parts; ++i)
+            x.v[i] = V::add(V::template shl<8>(high.v[i]), low.v[i]);
+        return x;
+    }
+
     /// A byte per lane; each block's at a place of its own.
     static NORMANS_INLINE values load_symbols(const uint8_t* const* from)
     {

@@ -68,6 +68,11 @@ struct order0_neon {
     }
     static NORMANS_INLINE eight shr(const eight& x, right_shift bits) { return shl(x, bits); }
     template <int Bits>
+    static NORMANS_INLINE eight shl(const eight& x)
+    {
+        return each([&](int i) NORMANS_LAMBDA { return vshlq_n_u32(x.v[i], Bits); });
+    }
+    template <int Bits>
     static NORMANS_INLINE eight shr(const eight& x)
     {
         return each([&](int i) NORMANS_LAMBDA { return vshrq_n_u32(x.v[i], Bits); });
