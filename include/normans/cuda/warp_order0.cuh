@@ -135,7 +135,7 @@ private:
                 code = code << 8 |
                        decode_order0_step<lanes>(x, tables(walker.at, plane), active, words);
             if (active) content.add(code);
-            to(walker.at, code, here);
+            to(walker.at, nibbles ? code & 15 : code, here);  // tables may hold more symbols
         };
         for (uint32_t left = count / Width; left != 0;) {
             to.move(walker.at);
