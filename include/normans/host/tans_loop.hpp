@@ -124,15 +124,16 @@ private:
             const uint32_t left = count - first, here = left < x.lanes ? left : x.lanes;
             if (!words.holds(2 * here + 8))
                 outside |= step<false, false, Grouped>(rows, first, here, x, next, words, codes);
-            else if (rows.unrolled && here == 32)
+            else if (rows.unrolled && here == 32 && here != left)
                 outside |= step<true, true, Grouped>(rows, first, here, x, next, words, codes);
             else outside |= step<false, true, Grouped>(rows, first, here, x, next, words, codes);
         }
         return (outside & above) == 0;
     }
 
-    // Returns all codes' bits. Whole: of 32 lanes. Roomy: there are two words for each lane, and
-    // eight more. `next`: the lanes' cells under the rows of the step, afterwards of the next one.
+    // Returns all codes' bits. Whole: of 32 lanes, and not the last one, which leaves the cells.
+    // Roomy: there are two words for each lane, and eight more. `next`: the lanes' cells under the
+    // rows of the step, afterwards of the next one.
     template <bool Whole, bool Roomy, bool Grouped, class Rows>
     NORMANS_INLINE uint32_t step(const Rows& rows, uint32_t first, uint32_t here,
                                  tans_state& x, tans_cell* next, word_reader& words,
@@ -141,17 +142,21 @@ private:
         const tans_cell* const all = cells;
         const uint32_t escape_bits = code_bits, escape_index = sign;
         word_reader reader = words;
-        uint32_t outside = 0, starved = 0;
+        const uint8_t* const from = words.next;
+        size_t taken = 0, starved = 0;
+        uint32_t outside = 0, bound = tans_format::lower_bound;
+        NORMANS_HIDE(bound);
         uint8_t which[max_lanes + 8];  // starved after their raw bits
         const auto place = rows.from(first);
-        uint8_t* const to = codes + first;
+        uint8_t* to = codes + first;
+        NORMANS_HIDE(to);
         const auto one = [&](uint32_t i) NORMANS_LAMBDA {
             const int symbol = next[i].symbol;
             uint32_t bits = x.bits[i];
             const uint32_t cell = take_onto(bits, next[i].bit_count, next[i].next_base);
-            x.cell[i] = cell;
+            if (!Whole) x.cell[i] = cell;
             next[i] = all[place[here + i].first_cell + cell];  // long before it is wanted
-            if (Roomy) refill(bits, reader);
+            if (Roomy) refill(bits, bound, from, taken);
             else tans_state::refill(bits, reader);
             uint32_t index = uint32_t(int16_t(place[i].origin) + (symbol ^ place[i].flip));
             const bool escaped = NORMANS_RARE(symbol == 0);
@@ -159,10 +164,11 @@ private:
                 index = NORMANS_RARE(escaped) ? escape_index ^ take_onto(bits, escape_bits, 0)
                                               : take_below(bits, place[i].group_bits, index);
                 which[starved] = uint8_t(i);
-                starved += (bits - tans_format::lower_bound) >> 31;
+                starved += bits < bound;
             }
             x.bits[i] = bits;
             outside |= index;
+            NORMANS_HIDE(outside);
             to[i] = uint8_t(index);
         };
         if constexpr (Whole) {
@@ -172,19 +178,21 @@ private:
             for (uint32_t i = 0; i < here; ++i) one(i);
         }
         if (Roomy) {
-            // By eights, which is rarely a surprise; the last of them to no lane.
-            std::memset(which + starved, int(max_lanes), 8);
-            for (uint32_t done = 0; done < starved; done += 8) {
+            reader.next += 2 * taken;
+            // By fours, which is rarely a surprise; the last of them to no lane.
+            std::memset(which + starved, int(max_lanes), 4);
+            for (size_t done = 0; done < starved; done += 4) {
                 NORMANS_UNROLL
-                for (uint32_t i = 0; i < 8; ++i) {
+                for (uint32_t i = 0; i < 4; ++i) {
                     uint32_t& bits = x.bits[which[done + i]];
-                    bits = bits << tans_format::word_bits |
-                           load_word(reader.next + 2 * size_t(done + i));
+                    uint32_t word = load_word(reader.next + 2 * (done + i));
+                    NORMANS_HIDE(word);
+                    bits = bits << tans_format::word_bits | word;
                 }
             }
-            reader.next += 2 * size_t(starved);
+            reader.next += 2 * starved;
         } else {
-            for (uint32_t i = 0; i < starved; ++i) {
+            for (size_t i = 0; i < starved; ++i) {
                 uint32_t& bits = x.bits[which[i]];
                 bits = bits << tans_format::word_bits | reader.take();
             }
@@ -207,12 +215,18 @@ private:
         return ((above - bits) << count) + all;
     }
 
-    // No branch, which would be a guess.
-    static NORMANS_INLINE void refill(uint32_t& bits, word_reader& words)
+    // No branch, which would be a guess: what hides the values makes compilers choose between
+    // them, and count by the carry of the same comparison.
+    static NORMANS_INLINE void refill(uint32_t& bits, uint32_t bound, const uint8_t* words,
+                                      size_t& taken)
     {
-        const uint32_t starved = 0 - ((bits - tans_format::lower_bound) >> 31);
-        bits = bits << (starved & tans_format::word_bits) | (load_word(words.next) & starved);
-        words.next += starved & 2;
+        uint32_t word = load_word(words + 2 * taken);
+        NORMANS_HIDE(word);
+        uint32_t more = bits << tans_format::word_bits | word;
+        NORMANS_HIDE(more);
+        const uint32_t before = bits;
+        bits = before < bound ? more : before;
+        taken += before < bound;
     }
 };
 
