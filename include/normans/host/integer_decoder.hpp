@@ -52,15 +52,21 @@ inline const uint16_t* means_of(const bf16_means& view, const scalar_position& a
     return view.data + offset_of(at, view.head_stride, view.token_stride);
 }
 
-// Means as the inputs want them: places() as tans_levels does, in `room` for n; bits() as mu'.
+// Means as the inputs want them: a row's by of(); places() of n of these, which are at `from`, as
+// tans_levels does; bits() as mu'.
 template <class Means>
 struct bit_means {
     const Means& view;
 
-    auto places(const scalar_position& at, uint32_t n, scalar_format format,
-                const code_scale& scale, uint32_t* room)
+    auto of(const scalar_position& at, uint32_t n, uint32_t* room) const
     {
-        return mean_places{means_of(view, at, n, room), format, scale};
+        return means_of(view, at, n, room);
+    }
+    template <class Mean>
+    auto places(const Mean* from, const scalar_position&, uint32_t, const scalar_format& format,
+                const code_scale& scale) const
+    {
+        return mean_places<Mean>(from, format, scale);
     }
     uint32_t bits(const scalar_position& at, scalar_format, const code_scale&) const
     {
@@ -77,11 +83,15 @@ struct mapped_means {
     channel_affine map;
     mapped_channels channels{};
 
-    auto places(const scalar_position& at, uint32_t n, scalar_format format,
-                const code_scale& scale, uint32_t* room)
+    auto of(const scalar_position& at, uint32_t n, uint32_t* room) const
     {
-        return mapped_places{means_of(view, at, n, room), channels,   map,   at.head,
-                             at.channel,                  n,          format, scale};
+        return means_of(view, at, n, room);
+    }
+    template <class Mean>
+    auto places(const Mean* from, const scalar_position& at, uint32_t n, scalar_format format,
+                const code_scale& scale)
+    {
+        return mapped_places<Mean>(from, channels, map, at.head, at.channel, n, format, scale);
     }
     uint32_t bits(const scalar_position& at, scalar_format, const code_scale&) const
     {
@@ -132,29 +142,23 @@ public:
     void prepare(scalar_position at, uint32_t n, uint32_t offset, tans_rows& rows, uint32_t* hashed)
     {
         const int step = row_steps_(at.token);
-        const uint32_t end = offset + n;
+        const int offset_eighths = 8 * (spec_.sigma_offset - lowest_bank_octave) + 2 * step;
         const uint8_t* sigma = sigmas_of(sigmas_, at, n, sigma_);
-        while (offset != end) {
-            const uint32_t group = spec_.scales.group;
-            const uint32_t left = group == 0 ? end - offset : group - at.channel % group;
-            const uint32_t here = left < end - offset ? left : end - offset;
-            const uint32_t bits = take_scale(at);
-            if (scale_.scale != 0) {
-                const int origin =
-                    8 * (spec_.sigma_offset - lowest_bank_octave) + 2 * step - scale_.eighths;
-                levels_.find_rows(sigma, offset, here, origin,
-                                  means_.places(at, here, format_, scale_, mean_), rows);
-            } else {
+        auto mean = means_.of(at, n, mean_);
+        const uint32_t end = offset + n, group = spec_.scales.group;
+        const float* scale = scale_of(at, group == 0 ? 0 : at.channel / group);
+        uint32_t here = group == 0 ? n : group - at.channel % group;
+        for (; offset != end; here = group, scale += spec_.scales.group_stride) {
+            if (here > end - offset) here = end - offset;
+            take_scale(scale);
+            if (scale_.scale != 0)
+                levels_.find_rows(sigma, offset, here, offset_eighths - scale_.eighths,
+                                  means_.places(mean, at, here, format_, scale_), rows);
+            else
                 levels_.find_rows(sigma, offset, here, tans_levels::none,
                                   zero_places{format_.code_sign() << 8}, rows);
-            }
-            scalar_position one = at;
-            for (uint32_t i = 0; i < here && spec_.parameter_hash; ++i) {
-                hashed[offset + i] =
-                    parameter_word(means_.bits(one, format_, scale_), sigma[i], step) ^ bits;
-                ++one.index, ++one.channel;
-            }
-            offset += here, sigma += here;
+            if (spec_.parameter_hash) add_words(at, here, sigma, step, hashed + offset);
+            offset += here, sigma += here, mean += here;
             at.index += here, at.channel += here;
         }
     }
@@ -163,28 +167,39 @@ public:
     uint32_t expected(const scalar_position& at, uint32_t& hashed)
     {
         uint32_t sigma;
-        const uint32_t bits = take_scale(at), mean = means_.bits(at, format_, scale_);
+        const uint32_t group = spec_.scales.group;
+        take_scale(scale_of(at, group == 0 ? 0 : at.channel / group));
+        const uint32_t mean = means_.bits(at, format_, scale_);
         run_of(sigmas_, at, 1, &sigma);
-        hashed = parameter_word(mean, sigma, 0) ^ bits;
+        hashed = parameter_word(mean, sigma, 0) ^ last_bits_;
         return nearest_integer_code(format_, mean_in_codes_exact(mean, scale_));
     }
 
 private:
-    // A scale's bits, made ready if they are new.
-    uint32_t take_scale(const scalar_position& at)
+    const float* scale_of(const scalar_position& at, uint32_t group) const
     {
         const scale_view& view = spec_.scales;
-        const ptrdiff_t group = view.group == 0 ? 0 : ptrdiff_t(at.channel / view.group);
+        return view.data + ptrdiff_t(at.head) * view.head_stride +
+               ptrdiff_t(at.token) * view.token_stride + ptrdiff_t(group) * view.group_stride;
+    }
+
+    // Made ready if it is new.
+    void take_scale(const float* from)
+    {
         uint32_t bits;
-        std::memcpy(&bits,
-                    view.data + ptrdiff_t(at.head) * view.head_stride +
-                        ptrdiff_t(at.token) * view.token_stride + group * view.group_stride,
-                    sizeof bits);
-        if (bits != last_bits_) {
-            scale_ = make_scale(bits);
-            last_bits_ = bits;
-        }
-        return bits;
+        std::memcpy(&bits, from, sizeof bits);
+        if (bits == last_bits_) return;
+        scale_ = make_scale(bits);
+        last_bits_ = bits;
+    }
+
+    // What the parameter hash sums up for n scalars under one scale.
+    void add_words(scalar_position at, uint32_t n, const uint8_t* sigma, int step,
+                   uint32_t* hashed) const
+    {
+        for (uint32_t i = 0; i < n; ++i, ++at.index, ++at.channel)
+            hashed[i] =
+                parameter_word(means_.bits(at, format_, scale_), sigma[i], step) ^ last_bits_;
     }
 
     const block_spec& spec_;
@@ -274,11 +289,14 @@ struct fixed_means {
         const uint32_t last = (2 * format.code_sign() - 1) << 8;
         return data[index] > last ? last : data[index];
     }
-    detail::fixed_places places(const scalar_position& where, uint32_t n, scalar_format format,
-                                const code_scale&, uint32_t* room) const
+    const uint16_t* of(const scalar_position& where, uint32_t, uint32_t*) const
     {
-        for (uint32_t i = 0; i < n; ++i) room[i] = at(where.index + i, format);
-        return {room};
+        return data + where.index;
+    }
+    detail::fixed_places places(const uint16_t* from, const scalar_position&, uint32_t,
+                                scalar_format format, const code_scale&) const
+    {
+        return {from, (2 * format.code_sign() - 1) << 8};
     }
     uint32_t bits(const scalar_position& where, scalar_format format, const code_scale& scale) const
     {

@@ -1,8 +1,8 @@
 #pragma once
-// mean_places (tans_rows.hpp) behind an affine map per channel, in integers. fp32 fma in integers
-// is slow, and what a row is found by is coarse: so mu * a + b is computed in fixed point, whose
-// unit follows the scales, and only where a row might change by what was rounded (one scalar in a
-// thousand) the exact way is gone.
+// Places (tans_rows.hpp) of means behind an affine map per channel, in integers. fp32 fma in
+// integers is slow, and what a row is found by is coarse: so mu * a + b is computed in fixed point,
+// whose unit follows the scales, and only where a row might change by what was rounded (one scalar
+// in a thousand) the exact way is gone.
 
 #include "../block/predictor.hpp"
 #include "tans_rows.hpp"
@@ -87,7 +87,7 @@ private:
     int unit_ = 0;
 };
 
-/// See mean_places.
+/// Those of means under one scale that counts.
 template <class Mean>
 struct mapped_places {
     const Mean* mean;
@@ -98,7 +98,7 @@ struct mapped_places {
     uint64_t inverse;  // of the scale, so that a product's unit is 2^-47 of 1/256 code
     uint64_t middle;   // 0, the half that rounds, and the most that all roundings change
     uint64_t most;     // products below 2^63
-    uint32_t last;
+    uint64_t end;      // what lies there or beyond is clamped
 
     mapped_places(const Mean* from, mapped_channels& channels, const channel_affine& map,
                   uint32_t head, uint32_t first, uint32_t n, scalar_format format,
@@ -109,14 +109,14 @@ struct mapped_places {
           b(map.b + size_t(head) * map.dim + first),
           exact(format, scale),
           middle((uint64_t(exact.zero) << 47) + (uint64_t(1) << 46) + doubt / 2),
-          last(exact.last >> 3)
+          end(uint64_t(exact.last + 8) << 47)
     {
         const int up = int(exponent_field(scale.inverse)) - 95 - channels.unit();  // 0 .. 12
         inverse = exact.significand << up;
         most = uint64_t(1) << (39 - up);
     }
 
-    NORMANS_INLINE uint32_t operator()(uint32_t i) const
+    NORMANS_INLINE uint64_t operator()(size_t i) const
     {
         const int64_t wide = load_mean(mean + i);
         const uint32_t bits = uint32_t(wide);
@@ -128,24 +128,29 @@ struct mapped_places {
         }
         const int64_t product = int64_t((bits & 0x7fffff) | 0x800000u) * map.a;
         const uint64_t mapped = uint64_t(((product >> drop) ^ (wide >> 63)) + map.b);
-        if (NORMANS_RARE(mapped + most >= 2 * most)) return mapped >> 63 != 0 ? 0 : last;
+        if (NORMANS_RARE(mapped + most >= 2 * most)) return clamped(mapped);
         const uint64_t place = mapped * inverse + middle;
         if (NORMANS_RARE((place & (row - doubt)) == 0)) return exactly(i);
-        const uint32_t found = uint32_t(place >> 50);
-        return NORMANS_RARE(found > last) ? (mapped >> 63 != 0 ? 0 : last) : found;
+        if (NORMANS_RARE(place >= end)) return clamped(mapped);
+        return place + place_of(0);
     }
 
 private:
     // In 2^-47 of 1/256 code: 1/32 code, and 1/256 of that unit. As far as codes reach fp32 rounds
     // by at most 1/512; the fixed point by three units of at most 1/2048.
-    static constexpr uint64_t row = uint64_t(1) << 50, doubt = uint64_t(1) << 40;
+    static constexpr uint64_t row = uint64_t(1) << place_bits, doubt = uint64_t(1) << 40;
 
-    NORMANS_NOINLINE uint32_t exactly(uint32_t i) const
+    uint64_t clamped(uint64_t mapped) const
+    {
+        return place_of(mapped >> 63 != 0 ? 0 : exact.last);
+    }
+
+    NORMANS_NOINLINE uint64_t exactly(size_t i) const
     {
         uint32_t by, plus;
         std::memcpy(&by, a + i, sizeof by);
         std::memcpy(&plus, b + i, sizeof plus);
-        return exact(map_mean_exact(uint32_t(load_mean(mean + i)), by, plus)) >> 3;
+        return place_of(exact(map_mean_exact(uint32_t(load_mean(mean + i)), by, plus)));
     }
 };
 

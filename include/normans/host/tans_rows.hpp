@@ -95,57 +95,94 @@ NORMANS_INLINE int32_t load_mean(const Mean* from)
     }
 }
 
-/// fixed_mean() >> 3 of means under one scale that counts: the mean's 1/32 of a code, which is what
-/// a row is found by. Where the two may differ the exact way is gone.
-template <class Mean>
-struct mean_places {
-    const Mean* mean;  // need not be clean
-    fixed_scale exact;
-    uint32_t least;   // less the exponent field whose means are not shifted, in bits 24..31
-    uint64_t middle;  // 0, and the half that rounds, in 2^-47 of 1/256 code
-    uint32_t last;
+/// Places, by which rows are found: means in 2^-place_bits of 1/32 code, counted from half a code
+/// below the lowest. Only whole 1/32 codes count, those of fixed_mean().
+constexpr uint32_t place_bits = 50;
+constexpr uint64_t place_of(uint32_t fixed)
+{
+    return uint64_t((fixed >> 3) + 16) << place_bits;
+}
 
-    mean_places(const Mean* from, scalar_format format, const code_scale& scale)
-        : mean(from),
-          exact(format, scale),
-          least((exponent_field(scale.inverse) - 245) << 24),
-          middle((uint64_t(exact.zero) << 47) + (uint64_t(1) << 46)),
-          last(exact.last >> 3)
-    {
-    }
+/// Powers of 2 for significands of means, by 9 bits of sign and exponent field + a shift that
+/// follows the scale: one factor instead of a shift and a change of sign.
+struct mean_powers {
+    static constexpr uint32_t lowest_field = 103, shifts = 49;  // of a scale's inverse
+    static constexpr uint32_t first = 246 - lowest_field, last = first + 14;  // 2^0 .. 2^14
+    static constexpr uint64_t unusual = uint64_t(1) << 63;  // odd numbers come to 2^63
 
-    NORMANS_INLINE uint32_t operator()(uint32_t i) const
+    uint64_t of[512 + shifts];
+
+    constexpr mean_powers() : of{}
     {
-        const int64_t wide = load_mean(mean + i);
-        const uint32_t bits = uint32_t(wide), by = (2 * bits + least) >> 24;
-        if (NORMANS_RARE(by > most)) return unusual(bits);
-        const uint64_t product = (uint64_t((bits & 0x7fffff) | 0x800000u) << by) *
-                                 exact.significand;
-        // ~product is -product - 1: halves away from 0 on both sides.
-        const uint64_t sign = uint64_t(wide >> 63);
-        const uint32_t place = uint32_t(((product ^ sign) + middle) >> 50);
-        return NORMANS_RARE(place > last) ? end(bits) : place;
+        for (uint32_t i = 0; i < 512 + shifts; ++i)  // where both signs meet neither is usual
+            of[i] = i < 256 ? power(i) : i < 256 + shifts ? unusual : 0 - power(i - 256);
     }
 
 private:
-    static constexpr uint32_t most = 15;  // products below 2^63
+    // Means below half a 1/256 code count as 0.
+    static constexpr uint64_t power(uint32_t i)
+    {
+        return i + 2 < first ? 0 : i < first || i > last ? unusual : uint64_t(1) << (i - first);
+    }
+};
+inline constexpr mean_powers mean_power;
 
-    NORMANS_NOINLINE uint32_t unusual(uint32_t bits) const { return exact(bits) >> 3; }
-    uint32_t end(uint32_t bits) const { return bits >> 31 != 0 ? 0 : last; }
+/// Places of means under one scale that counts. What is beyond the codes, or unusual, is rare and
+/// goes another way.
+template <class Mean>
+struct mean_places {
+    const Mean* mean;  // need not be clean
+    const scalar_format& format;
+    const code_scale& scale;
+    const uint64_t* power;  // by a mean's upper 9 bits
+    uint64_t twice;         // the significand of the scale's inverse
+    uint64_t middle;        // a mean of 0, and the half that rounds
+    uint64_t end;           // what lies there or beyond, also below 0, is clamped
+
+    mean_places(const Mean* from, const scalar_format& of, const code_scale& under)
+        : mean(from),
+          format(of),
+          scale(under),
+          power(mean_power.of + (exponent_field(scale.inverse) - mean_powers::lowest_field)),
+          twice(2 * ((scale.inverse & 0x7fffff) | 0x800000u)),
+          middle((uint64_t(format.code_sign()) << 55) + (uint64_t(1) << 46)),
+          end(uint64_t((format.code_sign() << 9) - 256 + 8) << 47)
+    {
+    }
+
+    NORMANS_INLINE uint64_t operator()(size_t i) const
+    {
+        const uint32_t bits = uint32_t(load_mean(mean + i));
+        // A little farther from 0 than the mean: halves are rounded away from it.
+        const uint64_t product = uint64_t((bits & 0x7fffff) | 0x800000u) * twice + 1;
+        const uint64_t place = product * power[bits >> 23] + middle;
+        if (NORMANS_RARE(place >= end)) return exactly(i);
+        return place + place_of(0);
+    }
+
+private:
+    NORMANS_NOINLINE uint64_t exactly(size_t i) const
+    {
+        return place_of(fixed_scale(format, scale)(uint32_t(load_mean(mean + i))));
+    }
 };
 
-/// The same of means in 1/256 codes.
+/// Those of means in 1/256 codes.
 struct fixed_places {
-    const uint32_t* fixed;
+    const uint16_t* fixed;
+    uint32_t last;
 
-    NORMANS_INLINE uint32_t operator()(uint32_t i) const { return fixed[i] >> 3; }
+    NORMANS_INLINE uint64_t operator()(size_t i) const
+    {
+        return place_of(fixed[i] < last ? fixed[i] : last);
+    }
 };
 
-/// The same of means that are 0, or whose scale does not count.
+/// Those of means that are 0, or whose scale does not count.
 struct zero_places {
     uint32_t zero;
 
-    NORMANS_INLINE uint32_t operator()(uint32_t) const { return zero >> 3; }
+    NORMANS_INLINE uint64_t operator()(size_t) const { return place_of(zero); }
 };
 
 /// A bank's levels and places.
@@ -159,27 +196,28 @@ public:
         : last_(top + 8 * (format.code_bits - 2))
     {
         const bank_plan& plan = bank.plan;
-        level now{};
-        uint32_t used = 0;
+        uint32_t used = 0, first = 0;
         for (uint32_t above = 0; above <= last_; ++above) {
-            now.group_bits = uint8_t(above <= top ? 0 : (above - top + 7) / 8);
-            const uint32_t at = above - 8 * now.group_bits;
+            const uint32_t group_bits = above <= top ? 0 : (above - top + 7) / 8;
+            const uint32_t at = above - 8 * group_bits;
             if ((at & 7) % (8u >> plan.log_steps) == 0) {
-                now.first = uint16_t(used);
-                add_step(plan, at >> 3, (at & 7) >> (3 - plan.log_steps), now.group_bits, used);
+                first = used;
+                add_step(plan, at >> 3, (at & 7) >> (3 - plan.log_steps), uint8_t(group_bits),
+                         used);
             }
-            level_[before + above] = now;
+            level_[before + above] =
+                first << 8 | (group_bits != 0 ? grouped : 0) | (place_bits + group_bits);
         }
         for (uint32_t i = 0; i < before; ++i) level_[i] = level_[before];
         for (uint32_t i = before + last_; i < before + last_ + 256; ++i)
             level_[i] = level_[before + last_];
     }
 
-    /// Rows of n scalars under one scale, from `first` of a batch on; places(i): see mean_places.
+    /// Rows of n scalars under one scale, from `first` of a batch on; places(i): their places.
     /// Eighths of an octave from the lowest row to a sigma are origin + its index.
     template <class Sigma, class Places>
     void find_rows(const Sigma* sigma, uint32_t first, uint32_t n, int origin,
-                   const Places places, tans_rows& to)
+                   const Places& places, tans_rows& to)
     {
         const int lowest = -int(before), highest = int(last_);
         level* const levels =
@@ -188,26 +226,33 @@ public:
         const level kept = levels[sigma_zero];
         levels[sigma_zero] = level_[0];  // sigma 0; no other index reads this one
         tans_place* const rows = to.place + first;
-        uint32_t grouped = 0;
-        NORMANS_UNROLL_SOME
-        for (uint32_t i = 0; i < n; ++i) {
-            const level& here = levels[sigma[i]];
-            const uint32_t group_bits = here.group_bits, at = (places(i) + 16) >> group_bits;
-            rows[i] = place_[here.first + (at & 31)];
-            rows[i].origin = uint16_t(rows[i].origin + (at >> 5));
-            grouped |= group_bits;
+        level all = 0;
+        const auto one = [&](size_t i) NORMANS_LAMBDA {
+            const level here = levels[sigma[i]];
+            const uint32_t at = uint32_t(places(i) >> (here & 63));
+            tans_place& row = rows[i];
+            row = place_[(here >> 8) + (at & 31)];
+            row.origin = uint16_t(row.origin + (at >> 5));
+            all |= here;
+            NORMANS_HIDE(all);
+        };
+        size_t i = 0;
+        for (; n - i >= 8; i += 8) {
+            NORMANS_UNROLL
+            for (size_t k = 0; k < 8; ++k) one(i + k);
         }
+        for (; i < n; ++i) one(i);
         levels[sigma_zero] = kept;
-        to.grouped |= grouped != 0;
+        to.grouped |= (all & grouped) != 0;
     }
 
 private:
     static constexpr uint32_t parts = 32;  // of a cell: as many as a plan can have
 
-    struct level {
-        uint16_t first;  // of a cell's places
-        uint8_t group_bits;
-    };
+    // Bits 0..5: place_bits + a group's bits; 7: there are some; 8..31: the first of a cell's
+    // places.
+    using level = uint32_t;
+    static constexpr level grouped = 0x80;
 
     // The parts of a cell for one step of sigma.
     void add_step(const bank_plan& plan, uint32_t octave, uint32_t step, uint8_t group_bits,
