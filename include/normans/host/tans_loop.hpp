@@ -89,13 +89,26 @@ struct tans_decoding {
         return good;
     }
 
-    /// The same from scalar `first` on, step by step. The codes are counted from the lowest.
+    /// The same from scalar `first` on, step by step. The codes are counted from the lowest. Steps
+    /// without groups, which cost less, run together.
     template <class Rows>
     bool run(const Rows& rows, uint32_t first, uint32_t count, tans_state& x,
              word_reader& words, uint8_t* codes) const
     {
-        return rows.grouped ? steps<true>(rows, first, count, x, words, codes)
-                            : steps<false>(rows, first, count, x, words, codes);
+        uint32_t outside = 0;
+        tans_cell next[max_lanes];  // of the lanes, under the rows of the step
+        const auto place = rows.from(first);
+        for (uint32_t i = 0; i < x.lanes && first + i < count; ++i)
+            next[i] = cells[place[i].first_cell + x.cell[i]];
+        while (first < count) {
+            const bool grouped = grouped_at(rows, first);
+            uint32_t end = first + x.lanes;
+            while (end < count && grouped_at(rows, end) == grouped) end += x.lanes;
+            outside |= grouped ? steps<true>(rows, first, end, count, x, next, words, codes)
+                               : steps<false>(rows, first, end, count, x, next, words, codes);
+            first = end;
+        }
+        return (outside & above) == 0;
     }
 
     /// Eight at a time: `codes` has room for a batch.
@@ -111,16 +124,24 @@ struct tans_decoding {
     }
 
 private:
+    static bool grouped_at(const tans_rows& rows, uint32_t first)
+    {
+        return rows.grouped_at(first);
+    }
+    template <class Rows>
+    static bool grouped_at(const Rows& rows, uint32_t)
+    {
+        return rows.grouped;
+    }
+
+    // The steps [first, end) of [first, count).
     template <bool Grouped, class Rows>
-    bool steps(const Rows& rows, uint32_t first, uint32_t count, tans_state& x,
-               word_reader& words, uint8_t* codes) const
+    NORMANS_NOINLINE uint32_t steps(const Rows& rows, uint32_t first, uint32_t end, uint32_t count,
+                                    tans_state& x, tans_cell* next, word_reader& words,
+                                    uint8_t* codes) const
     {
         uint32_t outside = 0;
-        tans_cell next[max_lanes];  // of the lanes, under the rows of the step
-        const auto place = rows.from(first);
-        for (uint32_t i = 0; i < x.lanes && first + i < count; ++i)
-            next[i] = cells[place[i].first_cell + x.cell[i]];
-        for (; first < count; first += x.lanes) {
+        for (; first < end; first += x.lanes) {
             const uint32_t left = count - first, here = left < x.lanes ? left : x.lanes;
             if (!words.holds(2 * here + 8))
                 outside |= step<false, false, Grouped>(rows, first, here, x, next, words, codes);
@@ -128,7 +149,7 @@ private:
                 outside |= step<true, true, Grouped>(rows, first, here, x, next, words, codes);
             else outside |= step<false, true, Grouped>(rows, first, here, x, next, words, codes);
         }
-        return (outside & above) == 0;
+        return outside;
     }
 
     // Returns all codes' bits. Whole: of 32 lanes, and not the last one, which leaves the cells.

@@ -32,7 +32,7 @@ struct tans_rows {
     static constexpr bool unrolled = true;  // whole steps are worth it
 
     alignas(64) tans_place place[tans_batch + tans_slack];
-    bool grouped = false;  // else all group_bits are 0
+    uint32_t grouped = 0;  // bit i: some group_bits of the 32 scalars from 32 i on are not 0
 
     /// Some row for what lies beyond n scalars.
     void end(uint32_t n)
@@ -41,6 +41,8 @@ struct tans_rows {
     }
     /// Those from `first` on.
     const tans_place* from(uint32_t first) const { return place + first; }
+    /// If the step from `first` on may have such.
+    bool grouped_at(uint32_t first) const { return (grouped >> first / 32 & 1) != 0; }
 };
 
 /// A scale as fixed_mean() needs it.
@@ -243,7 +245,8 @@ public:
         }
         for (; i < n; ++i) one(i);
         levels[sigma_zero] = kept;
-        to.grouped |= (all & grouped) != 0;
+        if ((all & grouped) != 0)
+            to.grouped |= ((2u << ((first + n - 1) / 32 - first / 32)) - 1) << first / 32;
     }
 
 private:
