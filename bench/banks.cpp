@@ -2,7 +2,7 @@
 // memory, beside rANS: what a plan says it loses, what the coded blocks lose, and their speed.
 //   loss    the blocks' states and words over the Gaussian's cross-entropy, in real arithmetic,
 //           under each block's own row steps; planned: bank_choice.loss, for the usual range
-//   rANS    by the widest backend; tANS is coded by the definition, one lane after the other
+//   rANS    by the widest backend; tANS by AVX2 where that has it, else one lane after the other
 // Exit status 1 if a block does not come back.
 
 #include <normans/host/float_bank.hpp>
@@ -85,8 +85,9 @@ public:
                 one.spec.coder = normans::coder_id::tans;
                 one.spec.bank = &rows->bank;
             }
+            const int avx2 = int(normans::backend_id::avx2);
             add_rows(banked, "tANS, " + std::to_string(kib) + " KiB", choice.bytes,
-                     choice.loss / 65536.0, 0, widest);
+                     choice.loss / 65536.0, widest > avx2 ? avx2 : widest, widest);
         }
     }
 

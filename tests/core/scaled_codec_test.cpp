@@ -35,11 +35,10 @@ encode_result round_trip(const scaled_page& page)
     const std::vector<uint8_t> block = encode_scaled_page(page, &result);
     REQUIRE(result.code == status::ok);
     backend_id expected = backend_id::scalar;
-    if (result.mode == block_mode::coded && result.lanes != 1 &&
-        (page.spec.coder == coder_id::rans || format_of(page.spec.dtype).is_integer)) {
+    if (result.mode == block_mode::coded && result.lanes != 1) {
         expected = default_backend::id;
         if (page.spec.coder == coder_id::tans && expected != backend_id::scalar)
-            expected = detail::tans_backend(result.lanes);
+            expected = detail::tans_backend(page.spec.dtype, result.lanes);
     }
     CHECK(result.backend == expected);
     CHECK(block.size() <= max_encoded_bytes(page.spec));

@@ -17,6 +17,7 @@ import tempfile
 
 # Needs what the compiler must be told to target.
 TARGET_FLAGS = {
+    "host/float_planes.hpp": ["-mavx2", "-mfma"],
     "host/order0_avx2.hpp": ["-mavx2", "-mfma"],
     "host/planes_avx2.hpp": ["-mavx2", "-mfma"],
     "host/tans_plane_rows.hpp": ["-mavx2", "-mfma"],

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "field/page.hpp"
+#include "support/ordered_codes.hpp"
 #include "support/scaled_page.hpp"
 
 using namespace normans;
@@ -16,11 +17,20 @@ using namespace normans_test;
 
 namespace {
 
-const tans_bank* bank_of(uint32_t choice)
+constexpr scalar_type types[] = {scalar_type::int8,     scalar_type::int4,
+                                 scalar_type::e4m3fn,   scalar_type::e5m2,
+                                 scalar_type::e4m3fnuz, scalar_type::e5m2fnuz,
+                                 scalar_type::e2m1};
+
+const tans_bank* bank_of(scalar_type type, uint32_t choice)
 {
     static const bank_rows_of largest(scalar_type::int8, {shape_id::gaussian, 9, 3, 4});
     static const bank_rows_of smallest(scalar_type::int8, {shape_id::mixture, 6, 0, 0});
-    if (choice < 2) return test_bank(scalar_type::int8, shape_id(choice));
+    static const bank_rows_of large_e4m3(scalar_type::e4m3fn, {shape_id::gaussian, 6, 3, 2});
+    static const bank_rows_of large_e5m2(scalar_type::e5m2, {shape_id::gaussian, 6, 3, 2});
+    if (choice < 2 || type == scalar_type::e2m1) return test_bank(type, shape_id(choice % 2));
+    if (bank_grid(type) == scalar_type::e4m3fn) return &large_e4m3.bank;
+    if (bank_grid(type) == scalar_type::e5m2) return &large_e5m2.bank;
     return choice == 2 ? &largest.bank : &smallest.bank;
 }
 
@@ -33,8 +43,8 @@ public:
     tans_case(uint64_t seed, block_spec spec, uint32_t views)
         : page(make_scaled_page(seed, with_bank(spec, views), 9 + 40 * (views % 3))), rng_(seed)
     {
-        page.spec.bank = bank_of(views % 4);
-        page.spec.scales.data = keep(page.scales);
+        page.spec.bank = bank_of(spec.dtype, views % 4);
+        if (has_scale(spec.dtype)) page.spec.scales.data = keep(page.scales);
         if (views & 4) wild();
         if (views & 8) widen();
         const ptrdiff_t token = ptrdiff_t(spec.dim), head = token * ptrdiff_t(spec.tokens);
@@ -86,7 +96,7 @@ public:
 private:
     static block_spec with_bank(block_spec spec, uint32_t views)
     {
-        spec.shape = bank_of(views % 4)->plan.shape;
+        spec.shape = bank_of(spec.dtype, views % 4)->plan.shape;
         return spec;
     }
 
@@ -100,26 +110,26 @@ private:
         std::vector<float> scales = page.scales;
         for (float& scale : scales)
             if (rng_.below(6) == 0) scale = bits_to_float(rng_.bits(32));
-        page.spec.scales.data = keep(scales);
+        if (has_scale(page.spec.dtype)) page.spec.scales.data = keep(scales);
     }
 
     // Codes near what is predicted in the end, and some anywhere.
     void follow()
     {
         const scalar_format format = format_of(page.spec.dtype);
-        const int highest = int(format.largest_finite);
+        const bool scaled = has_scale(page.spec.dtype);
+        const int sign = int(format.code_sign());
         if (page.codes.empty()) return;
         detail::box_walker walk(page.spec, 0);
         for (uint8_t& code : page.codes) {
-            const uint32_t mean =
-                mean_in_codes(detail::clean_mean(predictor(walk.position())),
-                              make_scale(float_to_bits(page.spec.scales(walk.position()))));
-            const uint32_t sign = format.code_sign();
-            int near = int(expected_code(format, mean) ^ sign) - int(sign);
+            const uint32_t mean = mean_in_codes(
+                detail::clean_mean(predictor(walk.position())),
+                make_scale(scaled ? float_to_bits(page.spec.scales(walk.position())) : one_bits));
+            int near = int(ordered_index(format, expected_code(format, mean)));
             if (rng_.below(3) == 0) near += rng_.between(-2, 2);
-            near = near < -1 - highest ? -1 - highest : near > highest ? highest : near;
-            code = rng_.below(40) == 0 ? uint8_t(rng_.bits(format.code_bits))
-                                       : uint8_t(uint32_t(near) & (2 * sign - 1));
+            near = near < 0 ? 0 : near > 2 * sign - 1 ? 2 * sign - 1 : near;
+            code = uint8_t(rng_.below(40) == 0 ? rng_.bits(format.code_bits)
+                                               : code_at(format, uint32_t(near)));
             walk.next();
         }
     }
@@ -177,11 +187,10 @@ bool decoded_alike(tans_case& c, const std::vector<uint8_t>& block)
 
 block_spec spec_of(uint32_t i, uint32_t heads, uint32_t tokens, uint32_t dim, uint32_t lanes)
 {
-    block_spec spec = scaled_spec(i % 2 ? scalar_type::int4 : scalar_type::int8, coder_id::tans,
-                                  heads, tokens, dim, lanes);
+    block_spec spec = scaled_spec(types[i % 7], coder_id::tans, heads, tokens, dim, lanes);
     spec.row_scale = i % 3 == 0;
     spec.parameter_hash = i % 5 == 0;
-    spec.content_check = i % 7 != 0;
+    spec.content_check = i % 11 != 0;
     return spec;
 }
 
@@ -226,7 +235,7 @@ TEST_CASE("tANS of arrays has the definition's bytes")
             escapes += x.escapes;
             if (x.mode != block_mode::coded) continue;
             ++coded;
-            const backend_id ran = detail::tans_backend(lanes);
+            const backend_id ran = detail::tans_backend(c.page.spec.dtype, lanes);
             CHECK(x.backend == ran);
             CHECK(z.backend == ran);
             CHECK(y.backend == backend_id::scalar);
@@ -274,7 +283,7 @@ TEST_CASE("tANS by AVX2: places of means and levels are the definition's, about 
     uint32_t wrong = 0, ties = 0;
     for (uint32_t round = 0; round < 600 / every(); ++round) {
         const scalar_format format = format_of(round % 2 ? scalar_type::int4 : scalar_type::int8);
-        const detail::tans_plane_levels levels(format, *bank_of(round % 4));
+        const detail::tans_plane_levels levels(format, *bank_of(scalar_type::int8, round % 4));
         const int zero = int(format.code_sign()) << 5, last = 8 * (6 + int(format.code_bits) - 2);
         code_scale scale[tans_batch];
         int origin[tans_batch];

@@ -92,8 +92,7 @@ private:
         }
         const array_predictor* arrays = nullptr;
         if constexpr (ByPlanes && is_array_predictor_v<typename Job::predictor_type>)
-            if (format_of(spec->dtype).is_integer && spec->coder == coder_id::tans)
-                arrays = &job.predictor;
+            if (spec->coder == coder_id::tans) arrays = &job.predictor;
         *result = decode_scaled(*spec, block, bytes, {*spec, job.predictor}, arrays, job.codes);
         return block_stage::ended;
     }

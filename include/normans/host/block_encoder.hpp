@@ -120,7 +120,8 @@ struct block_encoder {
         std::memmove(out + at.words, job.writer.next, 2 * size_t(header.payload_words));
         result->escapes = job.escapes;
         result->repairs = repairs;
-        result->backend = spec->coder == coder_id::tans ? tans_backend(header.lanes) : backend;
+        result->backend =
+            spec->coder == coder_id::tans ? tans_backend(spec->dtype, header.lanes) : backend;
         checked = true;
     }
 
@@ -134,7 +135,7 @@ struct block_encoder {
     void finish()
     {
         if constexpr (sizeof(code) == 1)
-            if (has_scale(spec->dtype))
+            if (has_scale(spec->dtype) || spec->coder == coder_id::tans)
                 return finish_scaled(*spec, packed(), header, job.sums, out, capacity, *result);
         const uint32_t count = header.count;
         const block_layout at = layout_of(header, spec->tokens);
@@ -186,8 +187,9 @@ private:
     {
         if (!fits) return;
         uint32_t stored[max_lanes];
-        if (!encode_tans_steps(*spec, running.predictor, packed(), running.row_steps, header.lanes,
-                               running.writer, stored, running.sums, running.escapes))
+        if (!encode_array_steps(*spec, running.predictor, packed(), running.row_steps,
+                                header.lanes, running.writer, stored, running.sums,
+                                running.escapes))
             return;
         for (uint32_t i = 0; i < header.lanes; ++i)
             store_u32(running.states_out + 4 * i, stored[i]);
@@ -206,11 +208,10 @@ private:
         scaled_source source(*spec, job.predictor);
         if constexpr (ByPlanes) {
             const bool by_planes =
-                spec->coder == coder_id::rans
-                    ? has_scale(spec->dtype)
-                    : takes_tans && format_of(spec->dtype).is_integer && spec->row_scale;
+                spec->coder == coder_id::rans ? has_scale(spec->dtype)
+                                              : takes_tans && spec->row_scale;
             if (by_planes) {
-                job.scales = spec->scales;
+                if (has_scale(spec->dtype)) job.scales = spec->scales;
                 if (!choose_scaled_mode(*spec, source, packed(), capacity, header, job.sums, room))
                     return block_stage::plain;
                 if (header.lanes != 1) return block_stage::steps;
@@ -218,8 +219,7 @@ private:
         }
         const array_predictor* arrays = nullptr;
         if constexpr (ByPlanes && is_array_predictor_v<typename Job::predictor_type>)
-            if (format_of(spec->dtype).is_integer && spec->coder == coder_id::tans)
-                arrays = &job.predictor;
+            if (spec->coder == coder_id::tans) arrays = &job.predictor;
         *result = encode_scaled(*spec, packed(), source, arrays, out, capacity);
         return block_stage::ended;
     }

@@ -2,10 +2,10 @@
 // Blocks of int8, int4 and e2m1, by rANS or tANS, and of fp8 by tANS: one lane after the other, by
 // the definition (the results' backend says so). Two kinds of steps run faster elsewhere: rANS's by
 // planes, between choose_scaled_mode() and finish_scaled() when encoding (block_encoder.hpp), and
-// integers' under tANS with views in tans_block.hpp. Modes, checks, statuses and bytes are those of
-// the other blocks; what differs: all but fp8 have a scale, 4-bit codes lie two to a byte in memory
-// and in raw blocks, and the parameter hash sums up parameter_word(mu', sigma, row step) ^ the
-// scale's fp32 bits (0 of fp8).
+// those of tANS with views in tans_block.hpp and float_block.hpp. Modes, checks, statuses and bytes
+// are those of the other blocks; what differs: all but fp8 have a scale, 4-bit codes lie two to a
+// byte in memory and in raw blocks, and the parameter hash sums up parameter_word(mu', sigma, row
+// step) ^ the scale's fp32 bits (0 of fp8).
 
 #include "../block/check.hpp"
 #include "../block/scaled_input.hpp"
@@ -13,8 +13,8 @@
 #include "../core/rans_step.hpp"
 #include "../core/tans_step.hpp"
 #include "block_job.hpp"
+#include "float_block.hpp"
 #include "row_steps.hpp"
-#include "tans_block.hpp"
 
 namespace normans {
 inline namespace NORMANS_NAMESPACE {
@@ -334,7 +334,7 @@ inline bool encode_scaled_coded(const block_spec& spec, scaled_source& source,
     uint32_t stored[max_lanes];
     const bool fits =
         arrays != nullptr
-            ? encode_tans_steps(spec, *arrays, codes, row_steps, header.lanes, words, stored, sums,
+            ? encode_array_steps(spec, *arrays, codes, row_steps, header.lanes, words, stored, sums,
                                 escapes)
             : with_scaled_coder(spec, header.lanes, [&](const auto& coder) {
                   return encode_scaled_steps(spec, coder, source, codes, row_steps, header.lanes,
@@ -443,7 +443,7 @@ inline void finish_scaled(const block_spec& spec, const packed_codes<const uint8
 }
 
 /// encode() for types with a scale. `spec` passed check_spec, pointers are there. `arrays`: the
-/// predictions again, where tans_block.hpp codes the steps, else null.
+/// predictions again, where float_block.hpp codes the steps, else null.
 inline encode_result encode_scaled(const block_spec& spec,
                                    const packed_codes<const uint8_t>& codes, scaled_source source,
                                    const array_predictor* arrays, uint8_t* out, size_t capacity)
@@ -455,7 +455,7 @@ inline encode_result encode_scaled(const block_spec& spec,
     if (choose_scaled_mode(spec, source, codes, capacity, header, sums, room)) {
         if (encode_scaled_coded(spec, source, arrays, codes, out, room, header, sums,
                                 result.escapes)) {
-            if (arrays != nullptr) result.backend = tans_backend(header.lanes);
+            if (arrays != nullptr) result.backend = tans_backend(spec.dtype, header.lanes);
         } else {
             set_scaled_raw(spec, header);
             result.escapes = 0;
@@ -525,8 +525,8 @@ inline decode_result decode_scaled(const block_spec& spec, const uint8_t* block,
                                        stored, sums, opened);
         };
         if (arrays != nullptr) {
-            result.backend = tans_backend(header.lanes);
-            decoded = decode_tans_steps(spec, *arrays, codes, row_steps, header.lanes, words,
+            result.backend = tans_backend(spec.dtype, header.lanes);
+            decoded = decode_array_steps(spec, *arrays, codes, row_steps, header.lanes, words,
                                         block + at.states, sums, opened);
         } else {
             decoded = with_scaled_coder(spec, header.lanes, by_definition);

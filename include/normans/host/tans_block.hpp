@@ -19,11 +19,11 @@ namespace normans {
 inline namespace NORMANS_NAMESPACE {
 namespace detail {
 
-/// What a result says of blocks that were coded here.
-constexpr backend_id tans_backend(uint32_t lanes)
+/// What a result says of blocks that were coded here, or (fp8 and e2m1) in float_block.hpp.
+constexpr backend_id tans_backend(scalar_type type, uint32_t lanes)
 {
     if (lanes == 1) return backend_id::scalar;
-    if (NORMANS_AVX512) return backend_id::avx512;
+    if (NORMANS_AVX512 && format_of(type).is_integer) return backend_id::avx512;
     return NORMANS_AVX2 ? backend_id::avx2 : backend_id::portable;
 }
 
@@ -295,28 +295,27 @@ inline status decode_tans_steps(const block_spec& spec, const array_predictor& p
         add_codes, to, states, words, sums, opened);
 }
 
-/// encode_scaled_steps() for arrays.
-inline bool encode_tans_steps(const block_spec& spec, const array_predictor& predictor,
-                              const packed_codes<const uint8_t>& from,
-                              const row_steps_view& row_steps, uint32_t lanes, word_writer& words,
-                              uint32_t* stored, block_sums& sums, uint32_t& escapes)
+/// A block's steps, encoded a batch at a time, last to first: decode_tans_batches()'s counterpart.
+template <class Rows, class Encoder, class FindRows>
+bool encode_tans_batches(const block_spec& spec, uint32_t lanes, FindRows find_rows,
+                         const packed_codes<const uint8_t>& from, word_writer& words,
+                         uint32_t* stored, block_sums& sums, uint32_t& escapes)
 {
     const uint32_t count = uint32_t(count_of(spec));
-    const tans_encoder encoder(*spec.bank, format_of(spec.dtype));
+    const Encoder encoder(*spec.bank, format_of(spec.dtype));
     tans_state state(lanes);
-    tans_source source(spec, predictor, row_steps);
     check_sums content, parameters;
     uint32_t batch = count % tans_batch != 0 ? count % tans_batch : tans_batch;
     for (box_walker walker(spec, count); walker.position().index != 0; batch = tans_batch) {
         const uint32_t after = count - walker.position().index;
         walker.back(batch);
-        tans_decoder::rows_type rows;
+        Rows rows;
         alignas(64) uint8_t codes[tans_batch + tans_slack];
         uint32_t hashed[tans_batch];
         for_runs(walker, batch, [&](uint32_t offset, const scalar_position& at, uint32_t n) {
             from.load_run(at, n, codes + offset);
         });
-        source.find_rows(walker, batch, rows, hashed);
+        find_rows(walker, batch, rows, hashed);
         rows.end(batch);
         escapes += encoder.run(rows, batch, codes, state, words);
         if (words.overrun) return false;
@@ -330,6 +329,21 @@ inline bool encode_tans_steps(const block_spec& spec, const array_predictor& pre
     state.close(stored, words);
     sums = {content.total(lanes), parameters.total(lanes)};
     return !words.overrun;
+}
+
+/// encode_scaled_steps() for arrays.
+inline bool encode_tans_steps(const block_spec& spec, const array_predictor& predictor,
+                              const packed_codes<const uint8_t>& from,
+                              const row_steps_view& row_steps, uint32_t lanes, word_writer& words,
+                              uint32_t* stored, block_sums& sums, uint32_t& escapes)
+{
+    tans_source source(spec, predictor, row_steps);
+    return encode_tans_batches<tans_decoder::rows_type, tans_encoder>(
+        spec, lanes,
+        [&](const box_walker& walker, uint32_t batch, auto& rows, uint32_t* hashed) {
+            source.find_rows(walker, batch, rows, hashed);
+        },
+        from, words, stored, sums, escapes);
 }
 
 }  // namespace detail

@@ -283,7 +283,7 @@ struct tans_encoding {
         return escapes;
     }
 
-private:
+protected:
     template <bool Roomy, class Rows>
     NORMANS_INLINE uint32_t step(const Rows& rows, uint32_t first, uint32_t here,
                                  const uint8_t* codes, tans_state& x, word_writer& words) const
