@@ -27,4 +27,19 @@ void decode_integer_only(decode_task<uint8_t>* tasks, size_t count)
     }
 }
 
+void decode_integer_only_fixed(decode_task<uint8_t>* tasks, size_t count)
+{
+    for (size_t i = 0; i < count; ++i) {
+        decode_task<uint8_t>& task = tasks[i];
+        const normans::any_sigmas& sigmas = task.predictor.sigmas;
+        const float* const behind = static_cast<const float*>(task.predictor.means.data) +
+                                    normans::count_of(task.spec);
+        task.result = normans::decode_integers(
+            task.spec, task.block, task.bytes,
+            normans::fixed_means{reinterpret_cast<const uint16_t*>(behind)},
+            normans::channel_sigmas{static_cast<const uint8_t*>(sigmas.data), sigmas.dim},
+            task.out);
+    }
+}
+
 }  // namespace bench
