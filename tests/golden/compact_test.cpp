@@ -93,6 +93,23 @@ void check_damage(const normans::block_spec& spec, const bytes& compact, report&
     out.check(refused > 0, "no damage was seen");
 }
 
+// What has a compact form comes back, damage and all; padding that is not 0 has none.
+void check_damaged_blocks(const normans::block_spec& spec, const bytes& block, report& out)
+{
+    bytes room(normans::max_compact_bytes(block.size()));
+    for (std::size_t i = 0; i < block.size(); ++i) {
+        bytes damaged = block;
+        damaged[i] = std::uint8_t(damaged[i] ^ 1u << i % 8);
+        const auto made = compacted(spec, damaged, room);
+        if (!made) continue;
+        const bytes compact(room.begin(), room.begin() + std::ptrdiff_t(made.compact_bytes));
+        bytes back(made.block_bytes);
+        out.check(bool(expanded(spec, compact, back)) &&
+                      std::equal(back.begin(), back.end(), damaged.begin()),
+                  "a damaged block comes back as another");
+    }
+}
+
 // The longest states, and those that no encoder stores.
 void check_states(const normans::block_spec& spec, const bytes& block, report& out)
 {
@@ -169,6 +186,7 @@ void check(const golden_case& c, running_hash& hash, report& out)
                   "bytes behind it change what is read");
         check_room(spec, c.block, compact, out);
         check_damage(spec, compact, out);
+        check_damaged_blocks(spec, c.block, out);
         check_states(spec, c.block, out);
         check_other_specs(spec, c.block, out);
         hash.add(compact.size());

@@ -18,7 +18,7 @@
 // States are as likely to have any length, so that e has no shorter form. expand_block() gives back
 // the block, bit for bit; only blocks are decoded.
 
-#include "block.hpp"
+#include "check.hpp"
 
 namespace normans {
 inline namespace NORMANS_NAMESPACE {
@@ -242,6 +242,12 @@ inline compact_result compact_block(const compact_spec& spec, const uint8_t* blo
                                          detail::write_compact_head(header, block, head));
     if (compact.at.end > bytes) {
         result.code = status::truncated;
+        return result;
+    }
+    // What is not kept must be what expand_block() puts there.
+    if (!detail::all_zero(block, compact.at.row_steps + compact.steps, compact.at.states) ||
+        !detail::all_zero(block, compact.at.words + compact.rest, compact.at.end)) {
+        result.code = status::corrupt_stream;
         return result;
     }
     const detail::packed_states packed(header.coder);
