@@ -20,14 +20,13 @@ decode_result decode_fixed(const block_spec& spec, const std::uint8_t* block, st
 }
 
 decode_result decode_mapped(const block_spec& spec, const std::uint8_t* block, std::size_t bytes,
-                            const std::uint16_t* means, const std::uint8_t* sigmas, const float* a,
-                            const float* b, std::uint8_t* out)
+                            const std::uint16_t* means, const std::uint8_t* sigmas,
+                            const channel_affine& map, std::uint8_t* out)
 {
     const std::ptrdiff_t token = std::ptrdiff_t(spec.dim);
     return decode_integers(spec, block, bytes,
                            bf16_means{means, token * std::ptrdiff_t(spec.tokens), token},
-                           scalar_sigmas{sigmas}, channel_affine{a, b, spec.dim},
-                           dense(spec, out));
+                           scalar_sigmas{sigmas}, map, dense(spec, out));
 }
 
 }  // namespace normans_test

@@ -16,7 +16,7 @@ normans::decode_result decode_fixed(const normans::block_spec& spec, const std::
 /// The upper halves of means, behind a map.
 normans::decode_result decode_mapped(const normans::block_spec& spec, const std::uint8_t* block,
                                      std::size_t bytes, const std::uint16_t* means,
-                                     const std::uint8_t* sigmas, const float* a, const float* b,
-                                     std::uint8_t* out);
+                                     const std::uint8_t* sigmas,
+                                     const normans::channel_affine& map, std::uint8_t* out);
 
 }  // namespace normans_test

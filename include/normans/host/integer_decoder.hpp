@@ -81,7 +81,7 @@ template <class Means>
 struct mapped_means {
     const Means& view;
     channel_affine map;
-    mapped_channels channels{};
+    mapped_channels channels;
 
     auto of(const scalar_position& at, uint32_t n, uint32_t* room) const
     {
@@ -323,7 +323,7 @@ decode_result decode_integers(const block_spec& spec, const uint8_t* block, size
                               const channel_affine& affine, box_view<uint8_t> box) noexcept
 {
     if (affine.a == nullptr) return decode_integers(spec, block, bytes, means, sigmas, box);
-    detail::mapped_means<Means> bits{means, affine};
+    detail::mapped_means<Means> bits{means, affine, detail::mapped_channels(spec.dim)};
     return detail::decode_in_integers(spec, block, bytes, bits, sigmas, box);
 }
 

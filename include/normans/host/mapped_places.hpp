@@ -35,16 +35,19 @@ public:
         int32_t drop;  // bits of mean * a below 2^-unit, but for the mean's exponent field
     };
 
+    /// `dim`: of the block. The map's own is only how far heads are apart, 0 where they share one.
+    explicit mapped_channels(uint32_t dim) : dim_(dim) {}
+
     /// Those of n channels from `first` of a head on, ready for means under `scale`; n <=
-    /// tans_batch, all in one row of `dim`.
+    /// tans_batch, all in one row.
     const channel* of(const channel_affine& map, uint32_t head, uint32_t first, uint32_t n,
                       const code_scale& scale)
     {
         const int unit = int(exponent_field(scale.inverse)) - 95;
         const bool known = head == head_ && first >= first_ && first + n <= first_ + count_;
         if (!known || unit < unit_ || unit - unit_ > 2 * slack) {
-            first_ = map.dim <= tans_batch ? 0 : first;
-            count_ = map.dim - first_ < tans_batch ? map.dim - first_ : tans_batch;
+            first_ = dim_ <= tans_batch ? 0 : first;
+            count_ = dim_ - first_ < tans_batch ? dim_ - first_ : tans_batch;
             head_ = head;
             unit_ = unit - slack;
             for (uint32_t i = 0; i < count_; ++i) {
@@ -82,6 +85,7 @@ private:
                 b_field == 0 ? 0 : with_sign(at_unit, b), drop};
     }
 
+    uint32_t dim_;
     channel channel_[tans_batch];
     uint32_t head_ = ~uint32_t(0), first_ = 0, count_ = 0;
     int unit_ = 0;
