@@ -181,8 +181,10 @@ bool decoded_alike(tans_case& c, const std::vector<uint8_t>& block)
     std::vector<uint8_t> one, other;
     const decode_result x = decode_by<default_backend>(c, block, one);
     const decode_result y = decode_by<scalar_backend>(c, block, other);
+    // Half a byte behind the codes is somebody else's.
+    const bool half = c.page.code_bits() == 4 && c.page.codes.size() % 2 != 0;
     return x.code == y.code && x.bytes == y.bytes && x.mode == y.mode && x.lanes == y.lanes &&
-           (!x || one == other);
+           (!x || one == other) && (!half || one.back() >> 4 == 0);
 }
 
 block_spec spec_of(uint32_t i, uint32_t heads, uint32_t tokens, uint32_t dim, uint32_t lanes)
@@ -364,7 +366,7 @@ TEST_CASE("tANS of arrays: damage is what the definition says")
 {
     test_rng rng(800);
     for (uint32_t i = 0; i < 24; i += every()) {
-        tans_case c(i + 800, spec_of(i, 1, 6 + 20 * (i / 12), 67, lane_counts[1 + i % 3]), i * 3);
+        tans_case c(i + 800, spec_of(i, 1, 7 + 20 * (i / 12), 67, lane_counts[1 + i % 3]), i * 3);
         std::vector<uint8_t> block;
         block.resize(encode_by<default_backend>(c, block, all_room).bytes);
         uint32_t different = 0;

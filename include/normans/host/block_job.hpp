@@ -37,7 +37,7 @@ struct packed_codes {
         const ptrdiff_t i = element(at);
         Byte& to = box.data[nibbles ? i >> 1 : i];
         if (!nibbles) to = uint8_t(code);
-        else to = uint8_t(i & 1 ? (to & 15u) | code << 4 : (to & 0xf0u) | code);
+        else to = uint8_t(i & 1 ? (to & 15u) | code << 4 : (to & 0xf0u) | (code & 15u));
     }
 
     // n codes of one row.
