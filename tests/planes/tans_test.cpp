@@ -78,6 +78,7 @@ public:
         case 1: predictor.sigmas = {sigma, spec.dim, 0, 0}; break;
         case 2: predictor.sigmas = {keep(deviation), 0, 1, 0, kind::deviation, -30}; break;
         case 3: predictor.sigmas = {keep(deviation), 0, 1, 0, kind::variance, -16}; break;
+        case 4: predictor.sigmas = {keep(apart(page.sigma)), spec.dim, 0, 2}; break;
         default: predictor.sigmas = {sigma, 0, 1, 0};
         }
         if (!(views & 4)) follow();
@@ -94,6 +95,17 @@ public:
     }
 
 private:
+    // Each with a byte of something else behind it.
+    static std::vector<uint8_t> apart(const std::vector<uint8_t>& bytes)
+    {
+        std::vector<uint8_t> all;
+        for (const uint8_t byte : bytes) {
+            all.push_back(byte);
+            all.push_back(uint8_t(byte / 2));
+        }
+        return all;
+    }
+
     static block_spec with_bank(block_spec spec, uint32_t views)
     {
         spec.shape = bank_of(spec.dtype, views % 4)->plan.shape;

@@ -411,9 +411,14 @@ private:
         scalar_position at = at_;
         at.index += ahead;
         at.channel += ahead;
-        if (sigmas.scalar_stride + sigmas.channel_stride == 0) {
+        if (sigmas.scalar_stride + sigmas.channel_stride != 1) {
             uint16_t one[width];
-            for (uint32_t i = 0; i < width; ++i) one[i] = job_of(i / lanes_).predictor.sigmas(at);
+            for (uint32_t i = 0; i < width; ++i) {
+                scalar_position lane = at;
+                lane.index += i % lanes_;
+                lane.channel += i % lanes_;
+                one[i] = job_of(i / lanes_).predictor.sigmas(lane);
+            }
             set_sigmas(V::load(one), to);
         } else if (sigmas.type == any_sigmas::kind::index) {
             set_sigmas(V::load_words(sigmas_at<uint8_t>(at).at(0)), to);
