@@ -54,6 +54,7 @@ static_assert(__cplusplus >= 201703L, "normans needs C++17");
 #define NORMANS_NOINLINE __attribute__((noinline))
 #define NORMANS_OPAQUE(value) asm volatile("" : "+m"(value))  // the optimiser forgets it
 #define NORMANS_HIDE(pointer) asm("" : "+r"(pointer))  // what lies there is loaded anew
+#define NORMANS_FORGET(x) asm("" : "+x"(x))  // where an SSE or AVX register came from
 #define NORMANS_TARGET(features) __attribute__((target(features)))  // of a function
 #define NORMANS_ALIGNED(pointer, bytes) __builtin_assume_aligned(pointer, bytes)
 #define NORMANS_RARE(condition) __builtin_expect(condition, false)
@@ -63,6 +64,7 @@ static_assert(__cplusplus >= 201703L, "normans needs C++17");
 #define NORMANS_NOINLINE
 #define NORMANS_OPAQUE(value) static_cast<void>(0)
 #define NORMANS_HIDE(pointer) static_cast<void>(0)
+#define NORMANS_FORGET(x) static_cast<void>(0)
 #define NORMANS_TARGET(features)
 #define NORMANS_ALIGNED(pointer, bytes) (pointer)
 #define NORMANS_RARE(condition) (condition)

@@ -180,10 +180,13 @@ private:
         }
         NORMANS_INLINE __m256i places(__m256i bits, __m256 inverse) const
         {
-            __m256 mean = _mm256_castsi256_ps(bits);
-            mean = _mm256_and_ps(mean, _mm256_cmp_ps(mean, mean, _CMP_ORD_Q));
-            const __m256 place =
+            // Compilers that take floats for real numbers must not see what they could simplify.
+            const __m256i no_number = _mm256_cmpgt_epi32(
+                _mm256_and_si256(bits, all(~sign_bit)), all(infinity_bits));
+            const __m256 mean = _mm256_castsi256_ps(_mm256_andnot_si256(no_number, bits));
+            __m256 place =
                 _mm256_min_ps(_mm256_max_ps(_mm256_fmadd_ps(mean, inverse, zero), least), most);
+            NORMANS_FORGET(place);
             const __m256 lost = _mm256_fmsub_ps(mean, inverse, _mm256_sub_ps(place, zero));
             const __m256i less =
                 _mm256_cmpgt_epi32(_mm256_srli_epi32(bits, 31), _mm256_castps_si256(lost));
