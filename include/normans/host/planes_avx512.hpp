@@ -563,10 +563,8 @@ struct avx512_planes {
                                     _mm512_maskz_slli_epi32(every, octave, 23));
         }));
     }
-#if defined(__GNUC__) && !defined(__clang__)
 #pragma GCC diagnostic push  // of g++'s own macro at -O0
 #pragma GCC diagnostic ignored "-Wsign-conversion"
-#endif
     static NORMANS_INLINE floats gather(const float* table, const words& index)
     {
         const ints at = widen(index);
@@ -574,9 +572,7 @@ struct avx512_planes {
             return _mm512_mask_i32gather_ps(_mm512_setzero_ps(), every, at.v[i], table, 4);
         });
     }
-#if defined(__GNUC__) && !defined(__clang__)
 #pragma GCC diagnostic pop
-#endif
     /// high << 16 | low divided by freq: the quotient or one less. The dividend is below
     /// freq * 2^16, freq in [1, 2^15]. vrcp14ps is within 2^-14 (the instruction's bound), so one
     /// Newton step leaves 2^-28, aimed low by 2^-21; conversion, product and step round by 2^-24

@@ -217,18 +217,14 @@ struct tans_avx512 {
     {
         return _mm512_mask_sub_epi32(x, _mm512_cmplt_epu32_mask(a, b), x, all(1));
     }
-#if defined(__GNUC__) && !defined(__clang__)
 #pragma GCC diagnostic push  // of g++'s own macro at -O0
 #pragma GCC diagnostic ignored "-Wsign-conversion"
-#endif
     template <int Bytes>
     static NORMANS_INLINE __m512i fetch(const void* table, __m512i index)
     {
         return _mm512_mask_i32gather_epi32(all(0), every, index, table, Bytes);
     }
-#if defined(__GNUC__) && !defined(__clang__)
 #pragma GCC diagnostic pop
-#endif
     /// Reads 32 bytes.
     static NORMANS_INLINE void refill(__m512i& bits, const uint8_t*& from)
     {
