@@ -135,63 +135,22 @@ struct float_encoding : private tans_encoding {
     uint32_t run(const Rows& rows, uint32_t end, uint32_t count, const uint8_t* codes,
                  tans_state& x, word_writer& words) const
     {
-        uint32_t escapes = 0, here = count % x.lanes != 0 ? count % x.lanes : x.lanes;
-        for (uint32_t first = count; first != end; here = x.lanes) {
-            first -= here;
-            escapes += words.holds(2 * here) ? step<true>(rows, first, here, codes, x, words)
-                                             : step<false>(rows, first, here, codes, x, words);
-        }
-        return escapes;
-    }
-
-private:
-    template <bool Roomy, class Rows>
-    NORMANS_INLINE uint32_t step(const Rows& rows, uint32_t first, uint32_t here,
-                                 const uint8_t* codes, tans_state& x, word_writer& words) const
-    {
-        const unsigned table_bits = bank.plan.table_bits;
         const int p = int(format.mantissa_bits), half = int(sign);
-        tans_symbol entries[max_lanes];
-        uint8_t raw_bits[max_lanes];
-        uint32_t escapes = 0, raw = 0;
-        const auto at = rows.from(first);
-        for (uint32_t i = 0; i < here; ++i) {
-            const float_place place = at[i];
-            const int code = codes[first + i], magnitude = code & (half - 1);
+        return steps(rows, end, count, codes, x, words, [&](const float_place& place, int code) {
+            const int magnitude = code & (half - 1);
             const int under = int(place.under_top()), m = magnitude - (place.lift & 127);
             int low = under - (m >> p) + 1;  // as in float_groups::bits()
             low = low > under ? under : low < 0 ? 0 : low;
             low = low > p ? p : low;
             const int v = (m - ((under - low) << p)) >> low, from_zero = v - place.away();
             const bool negative = ((code & half) != 0) != (place.lift >> 7 != 0);
-            const uint32_t row = place.first_cell >> table_bits;
+            const uint32_t row = place.first_cell >> bank.plan.table_bits;
             const uint32_t symbol = uint32_t((negative ? -1 - from_zero : from_zero) -
                                              place.origin + 129 - int(bank.reach[row]));
             const bool within = from_zero >= 0 && magnitude <= int(format.largest_finite) &&
                                 symbol < bank_symbols;
-            const tans_symbol* const of_row = bank.symbols + row * bank_symbols;
-            tans_symbol entry = of_row[within ? symbol : 0];
-            const bool escaped = !within || symbol == 0 || entry.freq == 0;
-            if (escaped) entry = of_row[0];
-            entries[i] = entry;
-            raw_bits[i] = uint8_t(escaped ? code_bits : uint32_t(low));
-            escapes += escaped;
-            raw |= raw_bits[i];
-        }
-        word_writer writer = words;
-        if (raw != 0)
-            for (uint32_t i = here; i-- > 0;)
-                give<Roomy>(x.bits[i], raw_bits[i], codes[first + i], writer);
-        for (uint32_t i = here; i-- > 0;) {
-            const uint32_t cell = x.cell[i], state = (uint32_t(1) << table_bits) + cell;
-            const uint32_t freq = entries[i].freq;
-            uint32_t count = entries[i].bit_count;
-            count -= state >> count < freq ? 1u : 0u;
-            give<Roomy>(x.bits[i], count, cell, writer);
-            x.cell[i] = bank.next[at[i].first_cell + entries[i].start + (state >> count) - freq];
-        }
-        words = writer;
-        return escapes;
+            return find(row, within ? symbol : 0, uint32_t(low));
+        });
     }
 };
 

@@ -274,19 +274,51 @@ struct tans_encoding {
     uint32_t run(const Rows& rows, uint32_t end, uint32_t count, const uint8_t* codes,
                  tans_state& x, word_writer& words) const
     {
+        return steps(rows, end, count, codes, x, words, [&](const tans_place& place, uint32_t code) {
+            const uint32_t row = place.first_cell >> bank.plan.table_bits;
+            const int group = int((code ^ sign) >> place.group_bits);
+            const uint32_t symbol = uint32_t((group - int16_t(place.origin)) ^ place.flip) -
+                                    uint32_t(cell_middle) + bank_symbols / 2;
+            return find(row, symbol - 1 < bank_symbols - 1 ? symbol : 0, place.group_bits);
+        });
+    }
+
+protected:
+    /// How a code is encoded: its symbol, or the escape's, and the raw bits behind it.
+    struct found {
+        tans_symbol entry;
+        uint8_t raw_bits;
+        bool escaped;
+    };
+
+    NORMANS_INLINE found find(uint32_t row, uint32_t symbol, uint32_t raw_bits) const
+    {
+        const tans_symbol* const of_row = bank.symbols + row * bank_symbols;
+        const tans_symbol entry = of_row[symbol];
+        const bool escaped = symbol == 0 || entry.freq == 0;
+        return {escaped ? of_row[0] : entry, uint8_t(escaped ? code_bits : raw_bits), escaped};
+    }
+
+    /// run() with find_code(place, code) -> found.
+    template <class Rows, class FindCode>
+    uint32_t steps(const Rows& rows, uint32_t end, uint32_t count, const uint8_t* codes,
+                   tans_state& x, word_writer& words, FindCode find_code) const
+    {
         uint32_t escapes = 0, here = count % x.lanes != 0 ? count % x.lanes : x.lanes;
         for (uint32_t first = count; first != end; here = x.lanes) {
             first -= here;
-            escapes += words.holds(2 * here) ? step<true>(rows, first, here, codes, x, words)
-                                             : step<false>(rows, first, here, codes, x, words);
+            escapes += words.holds(2 * here)
+                           ? step<true>(rows, first, here, codes, x, words, find_code)
+                           : step<false>(rows, first, here, codes, x, words, find_code);
         }
         return escapes;
     }
 
-protected:
-    template <bool Roomy, class Rows>
+private:
+    template <bool Roomy, class Rows, class FindCode>
     NORMANS_INLINE uint32_t step(const Rows& rows, uint32_t first, uint32_t here,
-                                 const uint8_t* codes, tans_state& x, word_writer& words) const
+                                 const uint8_t* codes, tans_state& x, word_writer& words,
+                                 FindCode& find_code) const
     {
         const unsigned table_bits = bank.plan.table_bits;
         tans_symbol entries[max_lanes];
@@ -294,20 +326,10 @@ protected:
         uint32_t escapes = 0, raw = 0;
         const auto at = rows.from(first);
         for (uint32_t i = 0; i < here; ++i) {
-            const tans_place& place = at[i];
-            const uint32_t row = place.first_cell >> table_bits;
-            const uint32_t group_bits = place.group_bits;
-            const int group = int((codes[first + i] ^ sign) >> group_bits);
-            const uint32_t symbol = uint32_t((group - int16_t(place.origin)) ^ place.flip) -
-                                    uint32_t(cell_middle) + bank_symbols / 2;
-            const bool within = symbol - 1 < bank_symbols - 1;
-            const tans_symbol* const of_row = bank.symbols + row * bank_symbols;
-            tans_symbol entry = of_row[within ? symbol : 0];
-            const bool escaped = !within || entry.freq == 0;
-            if (escaped) entry = of_row[0];
-            entries[i] = entry;
-            raw_bits[i] = uint8_t(escaped ? code_bits : group_bits);
-            escapes += escaped;
+            const found one = find_code(at[i], codes[first + i]);
+            entries[i] = one.entry;
+            raw_bits[i] = one.raw_bits;
+            escapes += one.escaped;
             raw |= raw_bits[i];
         }
         if (raw != 0)
