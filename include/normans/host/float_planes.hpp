@@ -7,38 +7,13 @@
 #include <immintrin.h>
 
 #include "float_loop.hpp"
-#include "word_shuffles.hpp"
+#include "tans_registers.hpp"
 
 namespace normans {
 inline namespace NORMANS_NAMESPACE {
 namespace detail {
 
-struct float_registers {
-    static NORMANS_INLINE __m256i load(const void* from)
-    {
-        return _mm256_loadu_si256(static_cast<const __m256i*>(from));
-    }
-    static NORMANS_INLINE void store(void* to, __m256i x)
-    {
-        _mm256_storeu_si256(static_cast<__m256i*>(to), x);
-    }
-    static NORMANS_INLINE __m128i load_128(const void* from)
-    {
-        return _mm_loadu_si128(static_cast<const __m128i*>(from));
-    }
-    static NORMANS_INLINE __m256i bytes_at(const uint8_t* from)
-    {
-        return _mm256_cvtepu8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(from)));
-    }
-    static NORMANS_INLINE __m256i all(uint32_t x) { return _mm256_set1_epi32(int(x)); }
-    static NORMANS_INLINE __m256i all_words(uint32_t x) { return _mm256_set1_epi16(short(x)); }
-    static NORMANS_INLINE __m256i all_bytes(uint32_t x) { return _mm256_set1_epi8(char(x)); }
-    /// 16 bytes for pshufb.
-    static NORMANS_INLINE __m256i table(const uint8_t* bytes)
-    {
-        return _mm256_broadcastsi128_si256(load_128(bytes));
-    }
-
+struct float_registers : tans_avx2 {
     /// Numbers of 32 bits, by index; `Each` is as far as one is from the next.
     template <class Each>
     static NORMANS_INLINE __m256i fetch(const Each* from, __m256i index)
@@ -122,7 +97,7 @@ struct float_registers {
     /// The low bits of each lane, taken off it.
     static NORMANS_INLINE __m256i take(__m256i& bits, __m256i by)
     {
-        const __m256i low = _mm256_andnot_si256(_mm256_sllv_epi32(all(~uint32_t(0)), by), bits);
+        const __m256i low = low_bits(bits, by);
         bits = _mm256_srlv_epi32(bits, by);
         return low;
     }
@@ -131,16 +106,7 @@ struct float_registers {
     {
         const uint8_t* from = words.next;
         NORMANS_UNROLL
-        for (int k = 0; k < Octets; ++k) {
-            const __m256i starved = _mm256_cmpgt_epi32(all(tans_format::lower_bound), bits.v[k]);
-            const uint32_t wanted = uint32_t(_mm256_movemask_ps(_mm256_castsi256_ps(starved)));
-            const __m128i word =
-                _mm_shuffle_epi8(load_128(from), load_128(word_shuffles.expand[wanted]));
-            const __m256i more = _mm256_or_si256(
-                _mm256_slli_epi32(bits.v[k], tans_format::word_bits), _mm256_cvtepu16_epi32(word));
-            bits.v[k] = _mm256_blendv_epi8(bits.v[k], more, starved);
-            from += 2 * size_t(uint32_t(_mm_popcnt_u32(wanted)));
-        }
+        for (int k = 0; k < Octets; ++k) tans_avx2::refill(bits.v[k], from);
         words.next = from;
     }
     /// The low bits of each lane's value to its reservoir; full ones give a word before.
@@ -151,18 +117,8 @@ struct float_registers {
         uint8_t* to = words.next;
         NORMANS_UNROLL
         for (int k = Octets - 1; k >= 0; --k) {
-            const __m256i full =
-                _mm256_cmpgt_epi32(bits.v[k], _mm256_srlv_epi32(all(0x7fffffff), by.v[k]));
-            const uint32_t giving = uint32_t(_mm256_movemask_ps(_mm256_castsi256_ps(full)));
-            const __m128i low = words_of(_mm256_and_si256(bits.v[k], all(0xffff)));
-            _mm_storeu_si128(reinterpret_cast<__m128i*>(to - 16),
-                             _mm_shuffle_epi8(low, load_128(word_shuffles.compress[giving])));
-            to -= 2 * size_t(uint32_t(_mm_popcnt_u32(giving)));
-            const __m256i kept = _mm256_blendv_epi8(
-                bits.v[k], _mm256_srli_epi32(bits.v[k], tans_format::word_bits), full);
-            const __m256i given =
-                _mm256_andnot_si256(_mm256_sllv_epi32(all(~uint32_t(0)), by.v[k]), value.v[k]);
-            bits.v[k] = _mm256_or_si256(_mm256_sllv_epi32(kept, by.v[k]), given);
+            spill(bits.v[k], by.v[k], to);
+            bits.v[k] = either(shl(bits.v[k], by.v[k]), low_bits(value.v[k], by.v[k]));
         }
         words.next = to;
     }
@@ -395,13 +351,13 @@ private:
     uint32_t steps(const float_plane_rows& rows, uint32_t count, tans_state& x, word_reader& words,
                    symbols& to) const
     {
-        constexpr uint32_t width = 8 * Octets;
+        constexpr uint32_t step_lanes = 8 * Octets;
         const tans_cell* const cells = rest_.cells;
         lanes<Octets> cell(x.cell), bits(x.bits);
         to.any_raw = rows.grouped;
         word_reader reader = words;
         uint32_t done = 0;
-        for (; done + width <= count && reader.holds(2 * width); done += width) {
+        for (; done + step_lanes <= count && reader.holds(2 * step_lanes); done += step_lanes) {
             lanes<Octets> symbol;
             NORMANS_UNROLL
             for (int k = 0; k < Octets; ++k) {
@@ -417,7 +373,7 @@ private:
             store_bytes<Octets>(to.symbol + done, bytes);
             const __m256i escaped = _mm256_cmpeq_epi8(bytes, _mm256_setzero_si256());
             const uint32_t escapes =
-                uint32_t(_mm256_movemask_epi8(escaped)) & (~uint32_t(0) >> (32 - width));
+                uint32_t(_mm256_movemask_epi8(escaped)) & (~uint32_t(0) >> (32 - step_lanes));
             if (!rows.grouped && escapes == 0) {
                 if (to.any_raw) store_bytes<Octets>(to.raw + done, _mm256_setzero_si256());
                 continue;
@@ -597,26 +553,26 @@ private:
     uint32_t steps(const float_plane_rows& rows, uint32_t count, const uint8_t* codes,
                    tans_state& x, word_writer& words) const
     {
-        constexpr uint32_t width = 8 * Octets;
+        constexpr uint32_t step_lanes = 8 * Octets;
         const unsigned table_bits = bank_.plan.table_bits;
         found at;
         find(rows, count, codes, at);
         lanes<Octets> cell(x.cell), bits(x.bits);
         word_writer writer = words;
         uint32_t first = count;
-        for (; first != 0 && writer.holds(2 * width + 8); first -= width) {
-            const uint32_t now = first - width;
+        for (; first != 0 && writer.holds(2 * step_lanes + 8); first -= step_lanes) {
+            const uint32_t now = first - step_lanes;
             lanes<Octets> start, freq;
             if (NORMANS_RARE(!entries(rows, now, at, start, freq))) {
-                escape_absent(rows, now, width, at);
+                escape_absent(rows, now, step_lanes, at);
                 entries(rows, now, at, start, freq);
             }
             lanes<Octets> by, given;
             __m256i raw = _mm256_setzero_si256();
             NORMANS_UNROLL
             for (int k = 0; k < Octets; ++k) {
-                by.v[k] = bytes_at(at.raw_bits + now + 8 * k);
-                given.v[k] = bytes_at(codes + now + 8 * k);
+                by.v[k] = widen(at.raw_bits + now + 8 * k);
+                given.v[k] = widen(codes + now + 8 * k);
                 raw = _mm256_or_si256(raw, by.v[k]);
             }
             if (_mm256_testz_si256(raw, raw) == 0) give(bits, by, given, writer);
@@ -657,7 +613,7 @@ private:
                                                  _mm_cvtsi32_si128(int(bank_.plan.table_bits)));
             const __m256i entry =
                 fetch(bank_.symbols, _mm256_add_epi32(_mm256_mullo_epi32(row, all(bank_symbols)),
-                                                      bytes_at(at.symbol + first + 8 * k)));
+                                                      widen(at.symbol + first + 8 * k)));
             start.v[k] = _mm256_and_si256(entry, all(0xffff));
             freq.v[k] = _mm256_srli_epi32(entry, 16);
             absent =
