@@ -274,13 +274,14 @@ struct tans_encoding {
     uint32_t run(const Rows& rows, uint32_t end, uint32_t count, const uint8_t* codes,
                  tans_state& x, word_writer& words) const
     {
-        return steps(rows, end, count, codes, x, words, [&](const tans_place& place, uint32_t code) {
+        const auto find_entry = [&](const tans_place& place, uint32_t code) {
             const uint32_t row = place.first_cell >> bank.plan.table_bits;
             const int group = int((code ^ sign) >> place.group_bits);
             const uint32_t symbol = uint32_t((group - int16_t(place.origin)) ^ place.flip) -
                                     uint32_t(cell_middle) + bank_symbols / 2;
             return find(row, symbol - 1 < bank_symbols - 1 ? symbol : 0, place.group_bits);
-        });
+        };
+        return steps(rows, end, count, codes, x, words, find_entry);
     }
 
 protected:
