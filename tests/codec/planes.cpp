@@ -1,4 +1,4 @@
-// The backend of the unit's flags.
+// The backend of the unit's flags, under ready-made views.
 
 #include "codec.hpp"
 
@@ -7,9 +7,6 @@ inline namespace NORMANS_NAMESPACE {
 
 NORMANS_TEST_PLANES(template, uint8_t)
 NORMANS_TEST_PLANES(template, uint16_t)
-namespace detail {
-NORMANS_TEST_LOOPS(template, uint8_t)
-}
 
 }  // namespace NORMANS_NAMESPACE
 }  // namespace normans

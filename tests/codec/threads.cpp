@@ -1,4 +1,4 @@
-// planes.cpp, and the same loops with threads.
+// planes.cpp, the same loops with threads, and those of callables.
 
 #include "threads.hpp"
 
@@ -8,6 +8,9 @@ namespace normans {
 inline namespace NORMANS_NAMESPACE {
 
 NORMANS_TEST_BLOCKS(template, uint8_t, thread_executor)
+namespace detail {
+NORMANS_TEST_LOOPS(template, uint8_t)
+}
 
 }  // namespace NORMANS_NAMESPACE
 }  // namespace normans

@@ -1,6 +1,7 @@
 """Compiles the public headers, syntax only, in the ways that users have complained about.
 
-alone      each header first in a file, and twice                          (P05, P07)
+alone      each header first in a file, and twice; all, in two orders      (P05, P07)
+all        the latter only: for a second compiler on the same library        (P05)
 pairs      every header behind all others that do not include it            (P07)
 platform   after macros that platforms define: min, max, near, far, ...    (P06)
 names      the headers define no macro but NORMANS_..., use no extension   (P06)
@@ -119,12 +120,12 @@ def compile_command(args, standard, extra):
     return [args.compiler, f"-std={standard}", "-fsyntax-only", f"-I{args.include}"] + extra
 
 
-def check_alone(args):
+def check_alone(args, headers=None):
     jobs = []
     # Each as those compile who have neither exceptions nor RTTI, all as everybody does.
     lean = ["-fno-exceptions", "-fno-rtti"]
     everything = public_headers(args.include)
-    for header in everything:
+    for header in everything if headers is None else headers:
         jobs.append(Job(f"{header} x2", text_of([header] * 2),
                         compile_command(args, "c++17", WARNINGS + lean +
                                         flags_for(args.include, [header]))))
@@ -134,6 +135,10 @@ def check_alone(args):
                             compile_command(args, standard, WARNINGS +
                                             flags_for(args.include, everything))))
     run_all(jobs)
+
+
+def check_all(args):
+    check_alone(args, [])
 
 
 def check_pairs(args):
@@ -253,7 +258,7 @@ def check_cuda(args):
 def main():
     parser = argparse.ArgumentParser(description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
-    checks = {"alone": check_alone, "pairs": check_pairs, "platform": check_platform,
+    checks = {"alone": check_alone, "all": check_all, "pairs": check_pairs, "platform": check_platform,
               "names": check_names, "cuda": check_cuda}
     parser.add_argument("check", choices=checks)
     parser.add_argument("--compiler", required=True)

@@ -2,6 +2,8 @@
 """Tests of normans_kv from outside: files in, files and exit statuses out. Standard library only.
 
     NORMANS_KV=build/dev/examples/normans_kv python3 tests/tool/test_tool.py
+
+NORMANS_TEST_EVERY=N: of the places to damage in a file one in N, where a start of the tool is slow.
 """
 
 import bisect
@@ -18,6 +20,7 @@ import unittest
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 TOOL = os.environ.get("NORMANS_KV", str(ROOT / "build/dev/examples/normans_kv"))
 DATA = ROOT / "examples/data"
+EVERY = int(os.environ.get("NORMANS_TEST_EVERY", "1"))
 
 
 def run(*arguments):
@@ -1179,7 +1182,7 @@ class Damage(ToolTest):
         data = self.path("out.nkv").read_bytes()
         self.assertTrue(self.decode_damaged(data, original))
         source = random.Random(5)
-        for at in range(len(data)):
+        for at in range(0, len(data), EVERY):
             flipped = bytearray(data)
             flipped[at] ^= 1 << source.randrange(8)
             self.assertFalse(self.decode_damaged(bytes(flipped), original), at)
@@ -1198,11 +1201,11 @@ class Damage(ToolTest):
                       "--bank-kib", 16)
             data = self.path("out.nkv").read_bytes()
             self.assertTrue(self.decode_damaged(data, original))
-            for at in range(0, len(data) - 1, 2):
+            for at in range(0, len(data) - 1, 2 * EVERY):
                 flipped = bytearray(data)
                 flipped[at + source.randrange(2)] ^= 1 << source.randrange(8)
                 self.assertFalse(self.decode_damaged(bytes(flipped), original), at)
-            for length in range(0, len(data), 13):
+            for length in range(0, len(data), 13 * EVERY):
                 self.assertFalse(self.decode_damaged(data[:length], original), length)
 
     def test_drafts(self):
@@ -1220,11 +1223,11 @@ class Damage(ToolTest):
         (length,) = struct.unpack_from("<I", data, 12)
         drafts = (length + 3) // 4 * 4 + 2 * (8 + 36)  # two pages of rank 1
         source = random.Random(9)
-        for at in range(drafts + 20):
+        for at in range(0, drafts + 20, EVERY):
             flipped = bytearray(data)
             flipped[at] ^= 1 << source.randrange(8)
             self.assertFalse(self.decode_damaged(bytes(flipped), original, ()), at)
-        for length in range(0, len(data), 7):
+        for length in range(0, len(data), 7 * EVERY):
             self.assertFalse(self.decode_damaged(data[:length], original, ()), length)
         damaged = bytearray(data)
         damaged[drafts - 10] ^= 1
@@ -1290,7 +1293,7 @@ class Damage(ToolTest):
         end = (length + 3) // 4 * 4
         self.assertEqual((data[5], data[28], data[29], data[31]), (17, 6, 0, 16))
         self.assertIn("e4m3fn", self.good("info", self.path("out.nkv")))
-        for at in range(0, len(data), 7):
+        for at in range(0, len(data), 7 * EVERY):
             flipped = bytearray(data)
             flipped[at] ^= 1 << at % 8
             self.assertFalse(self.decode_damaged(bytes(flipped), original), at)
@@ -1306,7 +1309,7 @@ class Damage(ToolTest):
     def test_first_damaged_page_on_any_number_of_threads(self):
         self.small_job({(0, "k"): (2, 8)}, 40)
         data = self.path("out.nkv").read_bytes()
-        for at in range(100, len(data), 41):
+        for at in range(100, len(data), 41 * EVERY):
             flipped = bytearray(data)
             flipped[at] ^= 1
             flipped[-9] ^= 1
@@ -1319,7 +1322,7 @@ class Damage(ToolTest):
     def test_lengths(self):
         original = targets_of(self.small_job())
         data = self.path("out.nkv").read_bytes()
-        for length in [*range(0, 120), *range(120, len(data), 7), len(data) - 1]:
+        for length in [*range(0, 120, EVERY), *range(120, len(data), 7 * EVERY), len(data) - 1]:
             self.assertFalse(self.decode_damaged(data[:length], original), length)
         for tail in (b"\0", bytes(4), data):
             self.assertFalse(self.decode_damaged(data + tail, original))
@@ -1339,7 +1342,7 @@ class Damage(ToolTest):
         self.small_job()
         data = self.path("p").read_bytes()
         source = random.Random(6)
-        for at in [*range(40), *range(40, len(data), 11), len(data) - 1]:
+        for at in [*range(0, 40, EVERY), *range(40, len(data), 11 * EVERY), len(data) - 1]:
             damaged = bytearray(data)
             damaged[at] ^= 1 << source.randrange(8)
             self.path("q").write_bytes(damaged)
