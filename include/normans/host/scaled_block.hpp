@@ -175,7 +175,7 @@ struct tans_lanes {
     }
 };
 
-// Runs f(coder) for the spec's coder and type; blocks of 1 lane leave 7 idle, those of 16 too.
+// Runs f(coder) for the spec's coder and type; blocks of 16 lanes leave 16 idle.
 template <class Function>
 auto with_scaled_coder(const block_spec& spec, uint32_t lanes, Function f)
 {
@@ -187,14 +187,19 @@ auto with_scaled_coder(const block_spec& spec, uint32_t lanes, Function f)
                     {*spec.bank, spec.sigma_offset}});
         return f(rans_lanes<t, decltype(width)::value>(spec));
     };
+    const auto with_width = [&](auto run) {
+        if (lanes == 1) return run(std::integral_constant<uint32_t, 1>{});
+        return lanes <= 8 ? run(std::integral_constant<uint32_t, 8>{})
+                          : run(std::integral_constant<uint32_t, 32>{});
+    };
     const auto typed = [&](auto type) {
-        return lanes <= 8 ? sized(type, std::integral_constant<uint32_t, 8>{})
-                          : sized(type, std::integral_constant<uint32_t, 32>{});
+        return with_width([&](auto width) { return sized(type, width); });
     };
     if (has_float_bank(spec.dtype) && spec.coder == coder_id::tans) {
         const float_bank_model model(spec.dtype, *spec.bank, spec.sigma_offset);
-        return lanes <= 8 ? f(tans_lanes<float_bank_model, 8>{model})
-                          : f(tans_lanes<float_bank_model, 32>{model});
+        return with_width([&](auto width) {
+            return f(tans_lanes<float_bank_model, decltype(width)::value>{model});
+        });
     }
     if (spec.dtype == scalar_type::int4)
         return typed(std::integral_constant<scalar_type, scalar_type::int4>{});
