@@ -31,6 +31,20 @@ using mapped_predictor = normans::view_predictor<normans::scalar_means, normans:
                              block_encoder<block_job<const CODE, any_callable>>>::flush(); \
     PREFIX void block_bundle<default_backend,                                              \
                              block_decoder<block_job<CODE, any_callable>>>::flush();
+// What all of them need for types with a scale and for static tables.
+#define NORMANS_TEST_DEFINITION(PREFIX)                                                           \
+    PREFIX encode_result encode_scaled(const block_spec&, const packed_codes<const uint8_t>&,     \
+                                       scaled_source, const array_predictor*, uint8_t*, size_t);  \
+    PREFIX decode_result decode_scaled(const block_spec&, const uint8_t*, size_t, scaled_source,  \
+                                       const array_predictor*, box_view<uint8_t>);                \
+    PREFIX bool encode_array_steps(const block_spec&, const array_predictor&,                     \
+                                   const packed_codes<const uint8_t>&, const row_steps_view&,     \
+                                   uint32_t, word_writer&, uint32_t*, block_sums&, uint32_t&);
+#define NORMANS_TEST_ORDER0(PREFIX, BACKEND)                                            \
+    PREFIX void encode_order0<order0_registers_t<BACKEND>>(const order0_encode_call*,   \
+                                                           uint32_t, backend_id);       \
+    PREFIX void decode_order0<order0_registers_t<BACKEND>>(const order0_decode_call*,   \
+                                                           uint32_t, backend_id);
 #if defined(NORMANS_SCALAR_ONLY)  // then the scalar backend is the default one
 #define NORMANS_TEST_SCALAR(PREFIX, CODE) \
     NORMANS_TEST_BLOCK(PREFIX, scalar_backend, CODE, array_predictor)
@@ -49,6 +63,9 @@ NORMANS_TEST_SCALAR(extern template, uint8_t)
 NORMANS_TEST_SCALAR(extern template, uint16_t)
 namespace detail {
 NORMANS_TEST_LOOPS(extern template, uint8_t)
+NORMANS_TEST_DEFINITION(extern template)
+NORMANS_TEST_ORDER0(extern template, default_backend)
+NORMANS_TEST_ORDER0(extern template, scalar_backend)
 }
 
 }  // namespace NORMANS_NAMESPACE

@@ -7,6 +7,11 @@ inline namespace NORMANS_NAMESPACE {
 
 NORMANS_TEST_PLANES(template, uint8_t)
 NORMANS_TEST_PLANES(template, uint16_t)
+#if (NORMANS_AVX2 || NORMANS_NEON) && !defined(NORMANS_SCALAR_ONLY)
+namespace detail {
+NORMANS_TEST_ORDER0(template, default_backend)
+}
+#endif
 
 }  // namespace NORMANS_NAMESPACE
 }  // namespace normans

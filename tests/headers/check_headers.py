@@ -249,7 +249,9 @@ def check_cuda(args):
                 if flags_for(args.include, group) else []
             name = f"{group[0] if len(group) == 1 else 'all'} {standard}"
             text = text_of(group)
-            jobs.append(Job(name, text, [args.compiler, f"-std={standard}", "-arch=sm_90", "-c",
+            # One alone is read, which shows what it lacks; all of them are compiled.
+            form = "-ptx" if len(group) == 1 else "-c"
+            jobs.append(Job(name, text, [args.compiler, f"-std={standard}", "-arch=sm_90", form,
                                          "-o", os.devnull, "-Werror", "all-warnings", host,
                                          f"-I{args.include}"] + target))
     run_all(jobs, ".cu")
@@ -258,8 +260,8 @@ def check_cuda(args):
 def main():
     parser = argparse.ArgumentParser(description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
-    checks = {"alone": check_alone, "all": check_all, "pairs": check_pairs, "platform": check_platform,
-              "names": check_names, "cuda": check_cuda}
+    checks = {"alone": check_alone, "all": check_all, "pairs": check_pairs,
+              "platform": check_platform, "names": check_names, "cuda": check_cuda}
     parser.add_argument("check", choices=checks)
     parser.add_argument("--compiler", required=True)
     parser.add_argument("--include", required=True)

@@ -1,4 +1,4 @@
-// Pages of all types and shapes, some of their scalars under the floats that guards are written
+// Pages of all types, coders and shapes, some of their scalars under the floats that guards are written
 // for, there and back. Inputs are made from integers: no flag moves them. Prints a hash over all
 // blocks.  usage: streams_test [--flush-to-zero]
 
@@ -6,6 +6,7 @@
 
 #include "field/page.hpp"
 #include "support/float_mode.hpp"
+#include "support/scaled_page.hpp"
 #include "support/test_rng.hpp"
 
 using namespace field;
@@ -82,6 +83,38 @@ std::vector<page> make_pages(const marginal_table& table)
     return pages;
 }
 
+// Types with a scale by either coder, and fp8 by tANS.
+normans_test::scaled_page scaled_stream_page(uint32_t number)
+{
+    const normans_test::scaled_kind kind = normans_test::scaled_kinds[number % 8];
+    block_spec spec = normans_test::scaled_spec(kind.type, kind.coder, 2, 16, count / 32,
+                                                lane_counts[number / 8 % 4]);
+    spec.shape = number / 32 % 2 == 0 ? shape_id::gaussian : shape_id::mixture;
+    spec.row_scale = number % 3 == 0;
+    spec.parameter_hash = true;
+    normans_test::scaled_page made = normans_test::make_scaled_page(number, spec, 400);
+    random_source random{number};
+    for (uint32_t i = 0; i < count; i += 16)
+        made.mean[i + random.bits() % 16] =
+            bits_to_float(odd_means[random.bits() % (sizeof odd_means / 4)]);
+    if (has_scale(kind.type))
+        for (size_t i = 0; i < made.scales.size(); i += 16)
+            made.scales[i] = bits_to_float(odd_means[random.bits() % (sizeof odd_means / 4)]);
+    return made;
+}
+
+constexpr uint32_t scaled_pages = 64;
+
+std::vector<uint8_t> scaled_round_trip(const normans_test::scaled_page& from)
+{
+    encode_result made;
+    const std::vector<uint8_t> block = normans_test::encode_scaled_page(from, &made);
+    if (!made || made.mode != block_mode::coded) return {};
+    const normans_test::decoded_scaled back =
+        normans_test::decode_scaled_page(from, block.data(), block.size());
+    return back.result && back.codes == from.codes ? block : std::vector<uint8_t>{};
+}
+
 }  // namespace
 
 int main(int argc, char** argv)
@@ -94,6 +127,11 @@ int main(int argc, char** argv)
         const std::vector<uint8_t> block = code_bytes(one.spec.dtype) == 1
                                                ? round_trip<uint8_t>(one)
                                                : round_trip<uint16_t>(one);
+        failed += block.empty();
+        for (const uint8_t byte : block) hash.add(byte);
+    }
+    for (uint32_t number = 0; number < scaled_pages; ++number) {
+        const std::vector<uint8_t> block = scaled_round_trip(scaled_stream_page(number));
         failed += block.empty();
         for (const uint8_t byte : block) hash.add(byte);
     }

@@ -36,30 +36,27 @@ public:
     template <class Rows>
     void find_rows(const box_walker& walker, uint32_t n, Rows& rows, uint32_t* hashed)
     {
-        for_runs(walker, n, [&](uint32_t offset, scalar_position at, uint32_t length) {
+        for_runs(walker, n, [&](uint32_t offset, const scalar_position& at, uint32_t length) {
             views_.load(at, length, in_.mean + offset, in_.sigma + offset);
             if (!NORMANS_AVX2 && affine_.a != nullptr) map_means(at, length, in_.mean + offset);
             const int step = row_steps_(at.token);
-            const uint32_t size = scaled_ ? spec_.scales.group : 0;
-            for (const uint32_t end = offset + length; offset != end;) {
-                const uint32_t most = end - offset;
-                const uint32_t left = size == 0 ? most : size - at.channel % size;
-                const uint32_t here = left < most ? left : most;
-                if (scaled_) take_scale(at);
-                if (spec_.parameter_hash) add_words(offset, here, step, hashed);
-                if (scaled_) divide(offset, here);
+            const auto under_scale = [&](uint32_t from, uint32_t here, uint32_t bits) {
+                const uint32_t first = offset + from;
+                if (scaled_) take_scale(bits);
+                if (spec_.parameter_hash) add_words(first, here, step, hashed);
+                if (scaled_) divide(first, here);
                 const int origin =
                     scale_.scale == 0
                         ? float_keys::none
                         : levels_.keys().origin(spec_.sigma_offset, step, scale_);
 #if NORMANS_AVX2
-                levels_.under_origin(in_, offset, here, origin);
+                levels_.under_origin(in_, first, here, origin);
 #else
-                levels_.find_rows(in_, offset, here, origin, rows);
+                levels_.find_rows(in_, first, here, origin, rows);
 #endif
-                offset += here;
-                at.channel += here;
-            }
+            };
+            if (scaled_) for_scales(spec_.scales, at, length, under_scale);
+            else under_scale(0, length, 0);
         });
 #if NORMANS_AVX2
         levels_.find_rows(in_, n, rows);
@@ -67,9 +64,8 @@ public:
     }
 
 private:
-    void take_scale(const scalar_position& at)
+    void take_scale(uint32_t bits)
     {
-        const uint32_t bits = float_to_bits(spec_.scales(at));
         if (bits == last_bits_) return;
         scale_ = make_scale(bits);
         last_bits_ = bits;
@@ -159,11 +155,12 @@ inline status decode_array_steps(const block_spec& spec, const array_predictor& 
         add_codes, to, states, words, sums, opened);
 }
 
-/// encode_tans_steps() for any type.
-inline bool encode_array_steps(const block_spec& spec, const array_predictor& predictor,
-                               const packed_codes<const uint8_t>& from,
-                               const row_steps_view& row_steps, uint32_t lanes, word_writer& words,
-                               uint32_t* stored, block_sums& sums, uint32_t& escapes)
+/// encode_tans_steps() for any type. A template as encode_scaled() is.
+template <class Code>
+bool encode_array_steps(const block_spec& spec, const array_predictor& predictor,
+                        const packed_codes<const Code>& from, const row_steps_view& row_steps,
+                        uint32_t lanes, word_writer& words, uint32_t* stored, block_sums& sums,
+                        uint32_t& escapes)
 {
     if (format_of(spec.dtype).is_integer)
         return encode_tans_steps(spec, predictor, from, row_steps, lanes, words, stored, sums,

@@ -448,10 +448,12 @@ inline void finish_scaled(const block_spec& spec, const packed_codes<const uint8
 }
 
 /// encode() for types with a scale. `spec` passed check_spec, pointers are there. `arrays`: the
-/// predictions again, where float_block.hpp codes the steps, else null.
-inline encode_result encode_scaled(const block_spec& spec,
-                                   const packed_codes<const uint8_t>& codes, scaled_source source,
-                                   const array_predictor* arrays, uint8_t* out, size_t capacity)
+/// predictions again, where float_block.hpp codes the steps, else null. Code is uint8_t: a template
+/// only so that a program may have it compiled once.
+template <class Code>
+encode_result encode_scaled(const block_spec& spec, const packed_codes<const Code>& codes,
+                            scaled_source source, const array_predictor* arrays, uint8_t* out,
+                            size_t capacity)
 {
     encode_result result;
     block_header header;
@@ -500,10 +502,11 @@ status copy_scaled(const block_spec& spec, const block_header& header, Expected 
     return half && from[header.count / 2] >> 4 != 0 ? status::corrupt_stream : status::ok;
 }
 
-/// decode() for types with a scale; `arrays` as for encode_scaled().
-inline decode_result decode_scaled(const block_spec& spec, const uint8_t* block, size_t bytes,
-                                   scaled_source source, const array_predictor* arrays,
-                                   box_view<uint8_t> box)
+/// decode() for types with a scale; `arrays` and Code as for encode_scaled().
+template <class Code>
+decode_result decode_scaled(const block_spec& spec, const uint8_t* block, size_t bytes,
+                            scaled_source source, const array_predictor* arrays,
+                            box_view<Code> box)
 {
     decode_result result;
     block_header header;

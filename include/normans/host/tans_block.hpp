@@ -136,6 +136,23 @@ private:
     uint32_t fp8_[256];
 };
 
+/// Runs f(offset, channels, bits) over the parts of a run that share a scale, whose bits they are.
+template <class Function>
+void for_scales(const scale_view& scales, const scalar_position& at, uint32_t length, Function f)
+{
+    const uint32_t size = scales.group, group = size == 0 ? 0 : at.channel / size;
+    const float* scale = scales.data + (ptrdiff_t(at.head) * scales.head_stride +
+                                        ptrdiff_t(at.token) * scales.token_stride +
+                                        ptrdiff_t(group) * scales.group_stride);
+    uint32_t left = size == 0 ? length : size - (at.channel - group * size);
+    for (uint32_t offset = 0; offset != length; left = size) {
+        const uint32_t here = left < length - offset ? left : length - offset;
+        f(offset, here, float_to_bits(*scale));
+        offset += here;
+        if (offset != length) scale += scales.group_stride;
+    }
+}
+
 /// Rows of a bank, batch by batch.
 class tans_source {
 public:
@@ -160,20 +177,11 @@ public:
         for_runs(walker, n, [&](uint32_t offset, const scalar_position& at, uint32_t length) {
             views_.load(at, length, in_.mean + offset, in_.sigma + offset);
             const int step = row_steps_(at.token);
-            const scale_view& scales = spec_.scales;
-            const uint32_t size = scales.group, group = size == 0 ? 0 : at.channel / size;
-            const float* scale = scales.data + (ptrdiff_t(at.head) * scales.head_stride +
-                                                ptrdiff_t(at.token) * scales.token_stride +
-                                                ptrdiff_t(group) * scales.group_stride);
-            uint32_t left = size == 0 ? length : size - (at.channel - group * size);
-            for (const uint32_t end = offset + length; offset != end; left = size) {
-                const uint32_t here = left < end - offset ? left : end - offset;
-                const uint32_t bits = float_to_bits(*scale);
-                under_scale(offset, here, bits, step, rows);
-                if (spec_.parameter_hash) add_words(offset, here, step, bits, hashed);
-                offset += here;
-                if (offset != end) scale += scales.group_stride;
-            }
+            for_scales(spec_.scales, at, length, [&](uint32_t from, uint32_t here, uint32_t bits) {
+                const uint32_t first = offset + from;
+                under_scale(first, here, bits, step, rows);
+                if (spec_.parameter_hash) add_words(first, here, step, bits, hashed);
+            });
         });
 #if NORMANS_AVX2
         levels_.under_scales(in_, pieces_, scalars_);
