@@ -17,12 +17,8 @@ using namespace planes_test;
 
 namespace {
 
-// The other kind of guess than the default backend's.
-#if NORMANS_AVX512
-using other_guess = plane_backend<avx512_planes, register_guess, 1, backend_id::avx512>;
-#elif NORMANS_AVX2
-using other_guess = plane_backend<avx2_planes, register_guess, 1, backend_id::avx2>;
-#else
+#if !NORMANS_AVX2  // once: it takes long to compile
+// NEON's kind of guess.
 using other_guess = plane_backend<portable_planes, register_guess, 1, backend_id::portable>;
 #endif
 
@@ -92,10 +88,12 @@ void check_batch(random_source& random, totals& sum, bool scaled)
         REQUIRE(decoding[i].result.code == status::ok);
         REQUIRE(blocks[i]->exact());
         sum.repaired += decoding[i].result.repairs;
+#if !NORMANS_AVX2
         blocks[i]->forget();
         const decode_result other = blocks[i]->template decoded_by<other_guess>(expected[i]);
         REQUIRE(other.code == status::ok);
         REQUIRE(blocks[i]->exact());
+#endif
     }
 }
 
