@@ -120,25 +120,29 @@ def compile_command(args, standard, extra):
     return [args.compiler, f"-std={standard}", "-fsyntax-only", f"-I{args.include}"] + extra
 
 
-def check_alone(args, headers=None):
-    jobs = []
-    # Each as those compile who have neither exceptions nor RTTI, all as everybody does.
-    lean = ["-fno-exceptions", "-fno-rtti"]
-    everything = public_headers(args.include)
-    for header in everything if headers is None else headers:
-        jobs.append(Job(f"{header} x2", text_of([header] * 2),
-                        compile_command(args, "c++17", WARNINGS + lean +
-                                        flags_for(args.include, [header]))))
+def jobs_of_all(args):
+    jobs, everything = [], public_headers(args.include)
     for standard in ("c++17", "c++20"):
         for name, order in (("forward", everything), ("backward", everything[::-1])):
             jobs.append(Job(f"all {name} {standard}", text_of(order),
                             compile_command(args, standard, WARNINGS +
                                             flags_for(args.include, everything))))
-    run_all(jobs)
+    return jobs
+
+
+def check_alone(args):
+    jobs = []
+    # Each as those compile who have neither exceptions nor RTTI, all as everybody does.
+    lean = ["-fno-exceptions", "-fno-rtti"]
+    for header in public_headers(args.include):
+        jobs.append(Job(f"{header} x2", text_of([header] * 2),
+                        compile_command(args, "c++17", WARNINGS + lean +
+                                        flags_for(args.include, [header]))))
+    run_all(jobs + jobs_of_all(args))
 
 
 def check_all(args):
-    check_alone(args, [])
+    run_all(jobs_of_all(args))
 
 
 def check_pairs(args):

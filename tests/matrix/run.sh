@@ -41,6 +41,9 @@ export imports_no="^(${libm})[fl]?\$"
 export imports_only='^(mem(cpy|move|set|cmp)|__stack_chk_fail|_GLOBAL_OFFSET_TABLE_'
 imports_only+='|__gxx_personality_v0|_Unwind_Resume|_ZSt9terminatev|__cxa_begin_catch)$'
 
+# What codec/planes leaves to codec/definition.
+export definitions='(en|de)code_(scaled|order0)|encode_array_steps'
+
 run_one()
 {
     local number=$1 compiler=${2%%|*} flags=${2#*|}
@@ -48,7 +51,8 @@ run_one()
     local warnings="-Wall -Wextra -Wpedantic -Wconversion -Wsign-conversion -Wshadow"
     warnings+=" -Wold-style-cast -Werror"
     local name
-    for name in codec/planes codec/definition golden/golden_test matrix/special_test matrix/streams_test; do
+    for name in codec/planes codec/definition golden/golden_test matrix/special_test \
+        matrix/streams_test; do
         local program=${name##*/} imported
         # shellcheck disable=SC2086
         if ! $compiler $flags $warnings -I "$root/include" -I "$root/tests" \
@@ -59,7 +63,7 @@ run_one()
         fi
         imported=$(nm -u "$stem.$program.o" | awk '$1 == "U" {print $2}' | sed 's/@.*//')
         if [ "$program" = planes ]; then
-            imported=$(echo "$imported" | grep -Ev "$imports_only|(en|de)code_(scaled|order0)|encode_array_steps")
+            imported=$(echo "$imported" | grep -Ev "$imports_only|$definitions")
         elif [ "$program" = definition ]; then
             imported=$(echo "$imported" | grep -Ev "$imports_only")
         else
@@ -68,8 +72,8 @@ run_one()
         [ -n "$imported" ] && fault+=" $program imports $(echo $imported);"
         [ "${name%%/*}" = codec ] && continue
         # shellcheck disable=SC2086
-        if ! $compiler $flags "$stem.$program.o" "$stem.planes.o" "$stem.definition.o" -o "$stem.$program" \
-            2>>"$stem.$program.log"; then
+        if ! $compiler $flags "$stem.$program.o" "$stem.planes.o" "$stem.definition.o" \
+            -o "$stem.$program" 2>>"$stem.$program.log"; then
             fault+=" $program: does not link;"
             continue
         fi

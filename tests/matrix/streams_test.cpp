@@ -1,6 +1,6 @@
-// Pages of all types, coders and shapes, some of their scalars under the floats that guards are written
-// for, there and back. Inputs are made from integers: no flag moves them. Prints a hash over all
-// blocks.  usage: streams_test [--flush-to-zero]
+// Pages of all types, coders and shapes, some of their scalars under the floats that guards are
+// written for, there and back. Inputs are made from integers: no flag moves them. Prints a hash over
+// all blocks.  usage: streams_test [--flush-to-zero]
 
 #include <cstdio>
 
