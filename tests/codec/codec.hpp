@@ -1,7 +1,7 @@
 #pragma once
 // The codec, compiled once for each set of flags (see CMakeLists.txt) and linked by the tests that
-// need it: its loops are most of what tests take to compile. Under ready-made views all of it; for
-// callables of 8-bit codes the loops.
+// need it: its loops are most of what tests take to compile. All of it under two ready-made views;
+// the loops alone under the others, and for callables of 8-bit codes.
 
 #include <normans/normans.hpp>
 
@@ -26,11 +26,11 @@ using mapped_predictor = normans::view_predictor<normans::scalar_means, normans:
     NORMANS_TEST_BLOCK(PREFIX, default_backend, CODE, normans_test::page_predictor)   \
     NORMANS_TEST_BLOCK(PREFIX, default_backend, CODE, normans_test::mapped_predictor) \
     NORMANS_TEST_BLOCKS(PREFIX, CODE, run_here)
-#define NORMANS_TEST_LOOPS(PREFIX, CODE)                                                   \
-    PREFIX void block_bundle<default_backend,                                              \
-                             block_encoder<block_job<const CODE, any_callable>>>::flush(); \
-    PREFIX void block_bundle<default_backend,                                              \
-                             block_decoder<block_job<CODE, any_callable>>>::flush();
+#define NORMANS_TEST_LOOPS(PREFIX, CODE, PREDICTOR)                                     \
+    PREFIX void block_bundle<default_backend,                                           \
+                             block_encoder<block_job<const CODE, PREDICTOR>>>::flush(); \
+    PREFIX void block_bundle<default_backend,                                           \
+                             block_decoder<block_job<CODE, PREDICTOR>>>::flush();
 // What all of them need for types with a scale and for static tables.
 #define NORMANS_TEST_DEFINITION(PREFIX)                                                           \
     PREFIX encode_result encode_scaled(const block_spec&, const packed_codes<const uint8_t>&,     \
@@ -62,7 +62,9 @@ NORMANS_TEST_PLANES(extern template, uint16_t)
 NORMANS_TEST_SCALAR(extern template, uint8_t)
 NORMANS_TEST_SCALAR(extern template, uint16_t)
 namespace detail {
-NORMANS_TEST_LOOPS(extern template, uint8_t)
+NORMANS_TEST_LOOPS(extern template, uint8_t, array_predictor)
+NORMANS_TEST_LOOPS(extern template, uint16_t, array_predictor)
+NORMANS_TEST_LOOPS(extern template, uint8_t, any_callable)
 NORMANS_TEST_DEFINITION(extern template)
 NORMANS_TEST_ORDER0(extern template, default_backend)
 NORMANS_TEST_ORDER0(extern template, scalar_backend)

@@ -9,7 +9,7 @@ inline namespace NORMANS_NAMESPACE {
 
 NORMANS_TEST_BLOCKS(template, uint8_t, thread_executor)
 namespace detail {
-NORMANS_TEST_LOOPS(template, uint8_t)
+NORMANS_TEST_LOOPS(template, uint8_t, any_callable)
 }
 
 }  // namespace NORMANS_NAMESPACE

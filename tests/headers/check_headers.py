@@ -1,11 +1,11 @@
 """Compiles the public headers, syntax only, in the ways that users have complained about.
 
-alone      each header first in a file, and twice; all, in two orders      (P05, P07)
-all        the latter only: for a second compiler on the same library        (P05)
-pairs      every header behind all others that do not include it            (P07)
-platform   after macros that platforms define: min, max, near, far, ...    (P06)
-names      the headers define no macro but NORMANS_..., use no extension   (P06)
-cuda       in .cu files, by nvcc: those of cuda/ one by one, and all         (P05)
+alone      each header first in a file, and twice; then all                 (P05, P07)
+all        in two orders, one for each standard                             (P05)
+pairs      every header behind each other that does not include it           (P07)
+platform   after macros that platforms define: min, max, near, far, ...      (P06)
+names      the headers define no macro but NORMANS_..., use no extension     (P06)
+cuda       in .cu files, by nvcc: those of cuda/ one by one, and all          (P05)
 """
 
 import argparse
@@ -122,11 +122,11 @@ def compile_command(args, standard, extra):
 
 def jobs_of_all(args):
     jobs, everything = [], public_headers(args.include)
-    for standard in ("c++17", "c++20"):
-        for name, order in (("forward", everything), ("backward", everything[::-1])):
-            jobs.append(Job(f"all {name} {standard}", text_of(order),
-                            compile_command(args, standard, WARNINGS +
-                                            flags_for(args.include, everything))))
+    for standard, name, order in (("c++17", "forward", everything),
+                                  ("c++20", "backward", everything[::-1])):
+        jobs.append(Job(f"all {name} {standard}", text_of(order),
+                        compile_command(args, standard, WARNINGS +
+                                        flags_for(args.include, everything))))
     return jobs
 
 
@@ -145,27 +145,37 @@ def check_all(args):
     run_all(jobs_of_all(args))
 
 
+def orders_of_all_pairs(headers, includes):
+    """Orders of all headers, each behind what it includes, so that every header comes behind every
+    other that does not include it in one of them."""
+    number = {h: i for i, h in enumerate(headers)}
+    below = [sum(1 << number[x] for x in includes[h] if x != h) for h in headers]
+    open_pairs = {(a, b) for a in range(len(headers)) for b in range(len(headers))
+                  if a != b and not below[a] >> b & 1 and not below[b] >> a & 1}
+    orders = []
+    while open_pairs:
+        behind = list(below)  # as bits: what each comes behind in this order
+        for a, b in sorted(open_pairs):
+            if behind[a] >> b & 1:
+                continue
+            gained = behind[a] | 1 << a
+            for i in range(len(headers)):
+                if i == b or behind[i] >> b & 1:
+                    behind[i] |= gained
+        order = sorted(range(len(headers)), key=lambda i: bin(behind[i]).count("1"))
+        open_pairs -= {(a, b) for i, a in enumerate(order) for b in order[i + 1:]}
+        orders.append([headers[i] for i in order])
+    return orders
+
+
 def check_pairs(args):
-    # Each header comes once behind all others that do not include it. With `alone`, where it stands
-    # first, that is every ordered pair: what a header lacks shows there, what another one spoils
-    # for it shows here. A file takes as many headers in a row as this can be true for: the deepest
-    # first, each before anything that includes it.
+    # With `alone`, where each stands first, that is every ordered pair: what a header lacks shows
+    # there, what another one spoils for it shows here.
     # The standard's headers come first and read once: what they lack is their own business.
     headers = public_headers(args.include)
-    pulls = {h: closure(args.include, h) for h in headers}
-    before = {last: [h for h in headers if last not in pulls[h]] for last in headers}
-    jobs, waiting = [], sorted(headers, key=lambda h: len(before[h]))
-    while waiting:
-        order, seen, done = [], set(), []
-        for last in waiting:
-            if last in seen:
-                continue
-            new = [h for h in before[last] if h not in order] + [last]
-            order += new
-            seen.update(*(pulls[h] for h in new))
-            done.append(last)
-        waiting = [h for h in waiting if h not in done]
-        jobs.append((f"{', '.join(done)} behind others", text_of(order)))
+    pulls = {h: closure(args.include, h) & set(headers) for h in headers}
+    jobs = [(f"order {number}", text_of(order))
+            for number, order in enumerate(orders_of_all_pairs(headers, pulls))]
     flags = ["-Wall", "-Wextra", "-Werror"] + flags_for(args.include, headers)
     with tempfile.TemporaryDirectory() as folder:
         system = os.path.join(folder, "system.hpp")

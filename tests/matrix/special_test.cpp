@@ -13,8 +13,9 @@
 #include <normans/lowrank/draft.hpp>
 #include <normans/normans.hpp>
 
-#include "../support/float_mode.hpp"
-#include "../support/test_rng.hpp"
+#include "codec/codec.hpp"
+#include "support/float_mode.hpp"
+#include "support/test_rng.hpp"
 
 using namespace normans;
 using normans_test::running_hash;
@@ -55,29 +56,20 @@ std::vector<float> floats_of(const std::vector<uint32_t>& bits)
     return floats;
 }
 
-// The views by float, behind one type, so that one codec is compiled.
-struct float_predictor {
-    const float* mean;
-    const float* sigma;
-    bool squared;
-
-    prediction operator()(const scalar_position& at) const
-    {
-        return {scalar_means{mean}(at), squared ? variances{sigma, default_sigma_offset}(at)
-                                                : deviations{sigma, default_sigma_offset}(at)};
-    }
-};
-
+// Sigmas: deviations or variances.
+template <class Sigmas>
 void run(scalar_type type, const std::vector<uint32_t>& means, const std::vector<uint32_t>& sigmas,
-         bool squared, running_hash& hash)
+         running_hash& hash)
 {
+    constexpr bool squared = std::is_same_v<Sigmas, variances>;
     block_spec spec;
     spec.dtype = type;
     spec.dim = uint32_t(means.size());
     spec.lanes = squared ? 8 : 32;
     spec.parameter_hash = true;
     const std::vector<float> mean = floats_of(means), sigma = floats_of(sigmas);
-    const float_predictor predictor{mean.data(), sigma.data(), squared};
+    const auto predictor = predict(scalar_means{mean.data()},
+                                   Sigmas{sigma.data(), default_sigma_offset});
     const scalar_format format = format_of(type);
     test_rng rng{uint64_t(type)};
     std::vector<uint16_t> codes(means.size()), back(means.size());
@@ -109,8 +101,8 @@ void run_type(scalar_type type, running_hash& hash)
                 means.push_back(mean);
                 sigmas.push_back(sigma.bits);
             }
-    run(type, means, sigmas, false, hash);
-    run(type, means, sigmas, true, hash);
+    run<deviations>(type, means, sigmas, hash);
+    run<variances>(type, means, sigmas, hash);
 }
 
 // Special and random means, as they are and corrected or drafted by any sums and scales.
