@@ -218,13 +218,6 @@ void for_codecs(Function f)
     f(type_c<scalar_type::e4m3fn>{}, width_c<32>{});
     f(type_c<scalar_type::bf16>{}, width_c<8>{});
 #else
-#if defined(__CUDACC__)
-    constexpr bool every = false;
-#else
-    constexpr bool every = true;
-#endif
-    using yes = std::true_type;
-    using unless_nvcc = std::bool_constant<every>;
     const auto widths = [&](auto type, auto by_1, auto by_16) {
         f(type, width_c<8>{});
         f(type, width_c<32>{});
@@ -232,17 +225,23 @@ void for_codecs(Function f)
         if constexpr (by_16()) f(type, width_c<16>{});
     };
 #if defined(NORMANS_FEW_TYPES)
-    using no = std::false_type;
-    widths(type_c<scalar_type::e4m3fn>{}, no{}, no{});
-    widths(type_c<scalar_type::bf16>{}, no{}, no{});
+    const std::false_type no;
+    widths(type_c<scalar_type::e4m3fn>{}, no, no);
+    widths(type_c<scalar_type::bf16>{}, no, no);
 #else
-    widths(type_c<scalar_type::e4m3fn>{}, yes{}, yes{});
-    widths(type_c<scalar_type::bf16>{}, yes{}, yes{});
-    widths(type_c<scalar_type::e5m2>{}, yes{}, unless_nvcc{});
-    widths(type_c<scalar_type::e4m3fnuz>{}, unless_nvcc{}, yes{});
-    widths(type_c<scalar_type::e5m2fnuz>{}, unless_nvcc{}, unless_nvcc{});
-    widths(type_c<scalar_type::fp16>{}, unless_nvcc{}, yes{});
-    widths(type_c<scalar_type::raw8>{}, unless_nvcc{}, unless_nvcc{});
+#if defined(__CUDACC__)
+    const std::false_type unless_nvcc;
+#else
+    const std::true_type unless_nvcc;
+#endif
+    const std::true_type yes;
+    widths(type_c<scalar_type::e4m3fn>{}, yes, yes);
+    widths(type_c<scalar_type::bf16>{}, yes, yes);
+    widths(type_c<scalar_type::e5m2>{}, yes, unless_nvcc);
+    widths(type_c<scalar_type::e4m3fnuz>{}, unless_nvcc, yes);
+    widths(type_c<scalar_type::e5m2fnuz>{}, unless_nvcc, unless_nvcc);
+    widths(type_c<scalar_type::fp16>{}, unless_nvcc, yes);
+    widths(type_c<scalar_type::raw8>{}, unless_nvcc, unless_nvcc);
 #endif
 #endif
 }
