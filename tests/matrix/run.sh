@@ -25,7 +25,7 @@ if [ "$(uname -m)" = x86_64 ] && grep -qw fma /proc/cpuinfo; then
         "clang++|-std=c++17 -O1 -march=native -ffast-math"
         "g++|-std=c++17 -O1 -march=native -ffast-math"
         "${configurations[@]}"
-        "g++|-std=c++20 -O3 -mfpmath=387 -D_GLIBCXX_ASSERTIONS -DNORMANS_SCALAR_ONLY"
+        "g++|-std=c++20 -O1 -mfpmath=387 -D_GLIBCXX_ASSERTIONS -DNORMANS_SCALAR_ONLY"
     )
 else
     configurations+=("g++|-std=c++17 -O3 -ffast-math" "g++|-std=c++20 -O0 -D_GLIBCXX_ASSERTIONS")
