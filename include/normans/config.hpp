@@ -47,6 +47,15 @@ static_assert(__cplusplus >= 201703L, "normans needs C++17");
 #define NORMANS_NO_UNROLL
 #endif
 
+// A kernel's threads, and how many of its blocks a multiprocessor should hold. Not the latter under
+// -G, where functions are called: together with -rdc=true the linker refuses those that need more
+// registers than the kernel's share.
+#if defined(__CUDACC_DEBUG__)
+#define NORMANS_LAUNCH_BOUNDS(threads, blocks) __launch_bounds__(threads)
+#else
+#define NORMANS_LAUNCH_BOUNDS(threads, blocks) __launch_bounds__(threads, blocks)
+#endif
+
 // What runs for every step must be inlined, what rarely runs must stay out of its way.
 #if defined(__GNUC__)
 #define NORMANS_INLINE inline __attribute__((always_inline))

@@ -209,7 +209,7 @@ block_spec spec_of(uint32_t i, uint32_t heads, uint32_t tokens, uint32_t dim, ui
 // Of the cases below one in so many: fewer where a processor is emulated.
 uint32_t every()
 {
-    return std::getenv("NORMANS_TEST_ROUNDS") != nullptr ? 23 : 1;
+    return std::getenv("NORMANS_TEST_ROUNDS") != nullptr ? 37 : 1;
 }
 
 constexpr size_t all_room = ~size_t(0);

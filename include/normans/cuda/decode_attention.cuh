@@ -251,7 +251,7 @@ private:
 
 // Room for five blocks on a multiprocessor, no more: then the decoder has registers enough.
 template <class Shape, class Pages>
-static __global__ void __launch_bounds__(Shape::threads, 5)
+static __global__ void NORMANS_LAUNCH_BOUNDS(Shape::threads, 5)
     attend(const __grid_constant__ attention_batch batch, const __grid_constant__ Pages pages)
 {
     using source = typename Pages::template source<Shape>;

@@ -96,7 +96,7 @@ __device__ encode_result run_entry(const Codec& codec, block_spec spec,
 }
 
 template <class Codec, uint32_t Width, class Entry, class Result>
-static __global__ void __launch_bounds__(codec_threads, codec_blocks<Entry>())
+static __global__ void NORMANS_LAUNCH_BOUNDS(codec_threads, codec_blocks<Entry>())
     run_entries(block_spec spec, const Entry* entries, uint32_t count, const uint32_t* valid,
                 Result* results)
 {

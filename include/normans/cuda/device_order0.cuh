@@ -19,7 +19,7 @@ template <uint32_t Width>
 constexpr uint32_t order0_threads = Width == 1 ? 16 : codec_threads;
 
 template <class Codec, uint32_t Width, class Entry, class Result>
-static __global__ void __launch_bounds__(order0_threads<Width>, 6)  // no spills
+static __global__ void NORMANS_LAUNCH_BOUNDS(order0_threads<Width>, 6)  // no spills
     run_order0_entries(block_spec spec, const Entry* entries, uint32_t count,
                        const uint32_t* valid, Result* results)
 {

@@ -81,7 +81,7 @@ constexpr bank_use use_of =
     std::is_same_v<Result, encode_result> ? bank_use::encode : bank_use::decode;
 
 template <class Codec, uint32_t Width, class Entry, class Result>
-static __global__ void __launch_bounds__(codec_threads, 4)  // registers enough, no spills
+static __global__ void NORMANS_LAUNCH_BOUNDS(codec_threads, 4)  // registers enough, no spills
     run_scaled_entries(block_spec spec, const Entry* entries, uint32_t count,
                        const uint32_t* valid, uint32_t bank_bytes, Result* results)
 {
