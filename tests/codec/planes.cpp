@@ -10,12 +10,10 @@ NORMANS_TEST_PLANES(template, uint16_t)
 namespace detail {
 NORMANS_TEST_LOOPS(template, uint8_t, array_predictor)
 NORMANS_TEST_LOOPS(template, uint16_t, array_predictor)
-}
 #if (NORMANS_AVX2 || NORMANS_NEON) && !defined(NORMANS_SCALAR_ONLY)
-namespace detail {
 NORMANS_TEST_ORDER0(template, default_backend)
-}
 #endif
+}
 
 }  // namespace NORMANS_NAMESPACE
 }  // namespace normans
